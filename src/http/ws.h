@@ -1,0 +1,14 @@
+/* ws: WebSocket (RFC 6455) on a stream, framing by wslay; server side of the handshake. */
+#pragma once
+
+#include "http/call.h"
+
+struct ws;
+/* Checks the upgrade request, answers 101 (or an error answer and -EPROTO). protocol: the subprotocol to agree to, or
+ * NULL. */
+int coroutine_fn ws_accept(struct call *c, const char *protocol, size_t max_message, struct ws **ret);
+/* One whole message into b (cleared first): 1 text, 2 binary, 0 closed by the peer, -errno. Pings are answered. */
+int coroutine_fn ws_recv(struct ws *w, struct buf *b, int64_t timeout_ms);
+int coroutine_fn ws_send(struct ws *w, bool binary, const void *p, size_t n);
+void coroutine_fn ws_close(struct ws *w, unsigned code, const char *reason);
+void ws_free(struct ws *w);

@@ -1,0 +1,81 @@
+/*
+ * stream: one kind of byte stream for TCP, Unix sockets, pipes and TLS, with back-pressure both ways.
+ *
+ * Ownership: who opened or accepted it owns it and calls stream_close once; memory goes away later on the loop.
+ * At most one reader and one writer at a time. Reading in coroutines: stream_read. Idle streams without a stack: stream_passive.
+ * Errors are negative errno; after an error other than -ETIMEDOUT/-ECANCELED only stream_close is allowed.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "loop/coro.h"
+
+#include <sys/types.h>
+
+struct stream;
+
+/* Write backlog above which stream_write suspends. */
+#define STREAM_HIGH_WATER ((size_t) 64 << 10)
+
+/* Connect. host is an IPv4/IPv6 literal or a name. timeout_ms covers resolving and connecting. */
+int coroutine_fn stream_connect_tcp(const char *host, unsigned port, int64_t timeout_ms, struct stream **ret, struct err *e);
+int coroutine_fn stream_connect_unix(const char *path, int64_t timeout_ms, struct stream **ret, struct err *e);
+/* Takes over a connected socket or pipe end (made non-blocking). On error the caller keeps fd. */
+int stream_from_fd(int fd, struct stream **ret, struct err *e);
+
+/* Reads 1..n bytes; 0 at end of stream. */
+ssize_t coroutine_fn stream_read(struct stream *s, void *p, size_t n, int64_t timeout_ms);
+/* Exactly n bytes, or -ENODATA when the stream ended first. */
+int coroutine_fn stream_read_full(struct stream *s, void *p, size_t n, int64_t timeout_ms);
+/* Puts bytes back to be read first (a parser read too far); at most 64 KiB. */
+int stream_unread(struct stream *s, const void *p, size_t n);
+
+/* Queues a copy of the bytes (first tries to write at once without copying); suspends while more than
+ * STREAM_HIGH_WATER is queued. -EPIPE/-ECONNRESET when the peer is gone, -ETIMEDOUT when no byte moved for timeout_ms. */
+int coroutine_fn stream_write(struct stream *s, const void *p, size_t n, int64_t timeout_ms);
+int coroutine_fn stream_flush(struct stream *s, int64_t timeout_ms); /* until the kernel has it all */
+/* Never suspends: queues up to limit bytes in all, else -EAGAIN (a slow passive peer). */
+int stream_post(struct stream *s, const void *p, size_t n, size_t limit);
+size_t stream_queued(const struct stream *s);
+
+int stream_shutdown(struct stream *s); /* ends the writing side after what is queued */
+void stream_close(struct stream *s);   /* NULL is fine; queued bytes are dropped: flush first when they matter */
+void stream_closep(struct stream **s);
+/* Like stream_close, but lets queued bytes drain for at most timeout_ms. */
+void stream_close_after_flush(struct stream *s, int64_t timeout_ms);
+
+/* Watches for the peer's hang-up or error while nobody reads: fn runs once on the loop. Bytes that arrive meanwhile (up to
+ * 64 KiB, then reading pauses) are kept for stream_read. NULL fn stops watching. */
+void stream_watch(struct stream *s, void (*fn)(void *arg), void *arg);
+bool stream_dead(const struct stream *s); /* hang-up or error was seen */
+
+/* Passive reading without a coroutine: on_data for each chunk, on_end once (r = 0 or -errno). NULL on_data stops. */
+void stream_passive(struct stream *s, void (*on_data)(void *arg, const void *p, size_t n), void (*on_end)(void *arg, int r), void *arg);
+void stream_pause(struct stream *s, bool pause); /* of passive reading: back-pressure */
+
+int stream_fd(const struct stream *s);
+/* "127.0.0.1:4711" or "unix"; for logs. */
+const char *stream_peer(const struct stream *s);
+
+/* Copies a→b until a ends (b is shut down for writing then), with idle limit; returns bytes or -errno.
+ * pump_both runs both directions (the second in a coroutine of its own) and returns when both ended. */
+int64_t coroutine_fn pump(struct stream *from, struct stream *to, int64_t idle_ms);
+int coroutine_fn pump_both(struct stream *a, struct stream *b, int64_t idle_ms);
+
+/* Listeners. on_accept owns the stream it gets. */
+struct listener;
+int listen_tcp(const char *addr, unsigned port, int backlog, void (*on_accept)(struct stream *s, void *arg), void *arg,
+               struct listener **ret, struct err *e);
+int listen_unix(const char *path, mode_t mode, void (*on_accept)(struct stream *s, void *arg), void *arg,
+                struct listener **ret, struct err *e);
+int listen_fd(int fd, void (*on_accept)(struct stream *s, void *arg), void *arg, struct listener **ret, struct err *e);
+unsigned listener_port(const struct listener *l); /* the port the kernel chose for port 0 */
+void listener_close(struct listener *l);
+void listener_closep(struct listener **l);
+
+/* Message sockets (SOCK_SEQPACKET): one datagram per call, with suspension. */
+struct msgsock;
+int msgsock_from_fd(int fd, struct msgsock **ret, struct err *e);
+int coroutine_fn msgsock_send(struct msgsock *m, const void *p, size_t n, int64_t timeout_ms);
+ssize_t coroutine_fn msgsock_recv(struct msgsock *m, void *p, size_t n, int64_t timeout_ms); /* 0 = peer gone */
+void msgsock_close(struct msgsock *m);

@@ -1,0 +1,278 @@
+#include "store/boxes.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BOX_COLUMNS \
+        "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, start_key, services, repos, " \
+        "created_at, used_at, ended_at, oom_kills"
+#define COMMAND_MAX 8192
+#define STEPS_KEPT 1000
+
+void box_row_done(struct box_row *b)
+{
+        char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
+                         &b->why,   &b->agent,   &b->agent_client, &b->start_key, &b->services, &b->repos };
+
+        for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+                free(*all[i]);
+                *all[i] = NULL;
+        }
+}
+
+static void row_from(struct query *q, struct box_row *b)
+{
+        char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
+                         &b->why,   &b->agent,   &b->agent_client, &b->start_key, &b->services, &b->repos };
+
+        *b = (struct box_row){ 0 };
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+                *all[i] = xstrdup(col_str(q, (int) i));
+        b->created_at = col_int(q, 13);
+        b->used_at = col_int(q, 14);
+        b->ended_at = col_int(q, 15);
+        b->oom_kills = col_int(q, 16);
+}
+
+int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
+        const char *values[] = { b->id,    b->account,      b->name,      b->goal,     b->image, b->size, b->state, b->why,
+                                 b->agent, b->agent_client, b->start_key, b->services, b->repos };
+        for (size_t i = 0; i < ARRAY_LEN(values); i++)
+                query_str(&q, values[i]);
+        query_int(&q, b->created_at);
+        query_int(&q, b->used_at);
+        return query_run(&q, e);
+}
+
+int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e)
+{
+        struct query q;
+        int found = 0;
+
+        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE id = ?1 AND (?2 IS NULL OR account_id = ?2) AND state <> 'deleted'");
+        query_str(&q, id);
+        query_str(&q, account);
+        if (query_row(&q)) {
+                row_from(&q, ret);
+                found = 1;
+        }
+        int r = query_end(&q, e);
+        if (r < 0)
+                return r;
+        return found ? 0 : err_set(e, -ENOENT, "no box with the id \"%.64s\": sandbox_list shows yours", id);
+}
+
+int boxes_find_start(struct db *db, const char *account, const char *start_key, struct box_row *ret)
+{
+        struct query q;
+        int r = -ENOENT;
+
+        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE account_id = ? AND start_key = ?"
+                      " AND state IN ('starting','running','frozen') ORDER BY created_at DESC LIMIT 1");
+        query_str(&q, account);
+        query_str(&q, start_key);
+        if (query_row(&q)) {
+                row_from(&q, ret);
+                r = 0;
+        }
+        int end = query_end(&q, NULL);
+        return end < 0 ? end : r;
+}
+
+int boxes_set_state(struct db *db, const char *id, const char *state, const char *why, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET state = ?1, why = ?2,"
+                      " ended_at = CASE WHEN ?1 IN ('starting','running','frozen') THEN NULL ELSE coalesce(ended_at, ?3) END"
+                      " WHERE id = ?4");
+        query_str(&q, state);
+        query_str(&q, why);
+        query_int(&q, wall_ms());
+        query_str(&q, id);
+        return query_run(&q, e);
+}
+
+int boxes_touch(struct db *db, const char *id, const char *agent, const char *client)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET used_at = ?1, agent_id = coalesce(?2, agent_id), agent_client = coalesce(?3, agent_client)"
+                      " WHERE id = ?4");
+        query_int(&q, wall_ms());
+        query_str(&q, agent);
+        query_str(&q, client);
+        query_str(&q, id);
+        return query_run(&q, NULL);
+}
+
+int boxes_set_repos(struct db *db, const char *id, const char *repos)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET repos = ? WHERE id = ?");
+        query_str(&q, repos);
+        query_str(&q, id);
+        return query_run(&q, NULL);
+}
+
+int boxes_set_oom(struct db *db, const char *id, int64_t kills)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET oom_kills = ? WHERE id = ?");
+        query_int(&q, kills);
+        query_str(&q, id);
+        return query_run(&q, NULL);
+}
+
+int boxes_delete(struct db *db, const char *id, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "DELETE FROM boxes WHERE id = ?");
+        query_str(&q, id);
+        return query_run(&q, e);
+}
+
+int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg), void *arg)
+{
+        struct query q;
+        struct box_row *rows = NULL;
+        size_t n = 0;
+        int r = 0;
+
+        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE (?1 IS NULL OR account_id = ?1) AND state <> 'deleted'"
+                      " AND (?2 OR state IN ('starting','running','frozen','lost')) ORDER BY used_at DESC LIMIT ?3");
+        query_str(&q, account);
+        query_int(&q, all);
+        query_int(&q, limit);
+        /* Collected first: fn may run other statements, and the cached statement must be free for reuse. */
+        while (query_row(&q)) {
+                rows = xrealloc(rows, (n + 1) * sizeof *rows);
+                row_from(&q, &rows[n++]);
+        }
+        r = query_end(&q, NULL);
+        for (size_t i = 0; i < n; i++) {
+                if (r == 0)
+                        r = fn(&rows[i], arg);
+                box_row_done(&rows[i]);
+        }
+        free(rows);
+        return r;
+}
+
+int64_t boxes_count(struct db *db, const char *state)
+{
+        struct query q;
+        int64_t n = 0;
+
+        query(db, &q, "SELECT count(*) FROM boxes WHERE state = ?");
+        query_str(&q, state);
+        if (query_row(&q))
+                n = col_int(&q, 0);
+        return query_end(&q, NULL) < 0 ? 0 : n;
+}
+
+int steps_begin(struct db *db, struct step *s, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "INSERT INTO steps (box_id, tool, exec_id, agent_id, command, directory, note, started_at) VALUES (?,?,?,?,?,?,?,?)");
+        query_str(&q, s->box);
+        query_str(&q, s->tool);
+        query_str(&q, s->exec_id);
+        query_str(&q, s->agent);
+        if (s->command)
+                query_strn(&q, utf8_prefix(str_of(s->command), COMMAND_MAX));
+        else
+                query_null(&q);
+        query_str(&q, s->directory);
+        query_str(&q, s->note);
+        query_int(&q, s->started_at);
+        int r = query_run(&q, e);
+        if (r < 0)
+                return r;
+        s->id = query_last_id(db);
+        /* Trimming every time would double the cost of a call. */
+        if (s->id % 64 != 0)
+                return 0;
+        query(db, &q, "DELETE FROM steps WHERE box_id = ?1 AND id <= (SELECT id FROM steps WHERE box_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)");
+        query_str(&q, s->box);
+        query_int(&q, STEPS_KEPT);
+        (void) query_run(&q, NULL);
+        return 0;
+}
+
+int steps_end(struct db *db, const struct step *s, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE steps SET ended_at=?, exit_code=?, signal=?, timed_out=?, oom_killed=?, error=? WHERE id=?");
+        query_int(&q, s->ended_at);
+        if (s->has_exit)
+                query_int(&q, s->exit_code);
+        else
+                query_null(&q);
+        query_str(&q, s->signal);
+        query_int(&q, s->timed_out);
+        query_int(&q, s->oom_killed);
+        query_str(&q, s->error);
+        query_int(&q, s->id);
+        return query_run(&q, e);
+}
+
+int steps_last(struct db *db, const char *box, int n, int (*fn)(const struct step *s, void *arg), void *arg)
+{
+        struct query q;
+        int r = 0;
+
+        query(db, &q, "SELECT * FROM (SELECT id, tool, exec_id, agent_id, command, directory, note, started_at, ended_at, exit_code,"
+                      " signal, timed_out, oom_killed, error FROM steps WHERE box_id = ? ORDER BY id DESC LIMIT ?) ORDER BY id");
+        query_str(&q, box);
+        query_int(&q, n);
+        while (r == 0 && query_row(&q)) {
+                struct step s = {
+                        .id = col_int(&q, 0), .box = box, .tool = col_str(&q, 1), .exec_id = col_str(&q, 2),
+                        .agent = col_str(&q, 3), .command = col_str(&q, 4), .directory = col_str(&q, 5), .note = col_str(&q, 6),
+                        .started_at = col_int(&q, 7), .ended_at = col_int(&q, 8), .has_exit = !col_null(&q, 9),
+                        .exit_code = col_int(&q, 9), .signal = col_str(&q, 10), .timed_out = col_int(&q, 11) != 0,
+                        .oom_killed = col_int(&q, 12) != 0, .error = col_str(&q, 13),
+                };
+                r = fn(&s, arg);
+        }
+        int end = query_end(&q, NULL);
+        return end < 0 ? end : r;
+}
+
+char *steps_agent_of(struct db *db, const char *box, const char *exec_id)
+{
+        struct query q;
+        char *agent = NULL;
+
+        query(db, &q, "SELECT agent_id FROM steps WHERE box_id = ? AND exec_id = ? ORDER BY id DESC LIMIT 1");
+        query_str(&q, box);
+        query_str(&q, exec_id);
+        if (query_row(&q))
+                agent = xstrdup(col_str(&q, 0));
+        (void) query_end(&q, NULL);
+        return agent;
+}
+
+int steps_close_open(struct db *db, const char *error)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE steps SET ended_at = ?, error = ? WHERE ended_at IS NULL");
+        query_int(&q, wall_ms());
+        query_str(&q, error);
+        return query_run(&q, NULL);
+}

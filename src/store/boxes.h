@@ -1,0 +1,42 @@
+/* boxes: rows of boxes and their steps. Strings in the structs are allocated; *_done frees them. */
+#pragma once
+
+#include "store/db.h"
+
+struct box_row {
+        char *id, *account, *name, *goal, *image, *size, *state, *why, *agent, *agent_client, *start_key;
+        char *services; /* JSON array */
+        char *repos;    /* JSON array of strings */
+        int64_t created_at, used_at, ended_at, oom_kills;
+};
+void box_row_done(struct box_row *b);
+
+int boxes_insert(struct db *db, const struct box_row *b, struct err *e);
+/* -ENOENT for an unknown id, a foreign account's, or a deleted box. account NULL: any. */
+int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e);
+/* A live or starting box of the account made by the same conversation's start call (same start_key): 0 or -ENOENT. */
+int boxes_find_start(struct db *db, const char *account, const char *start_key, struct box_row *ret);
+int boxes_set_state(struct db *db, const char *id, const char *state, const char *why, struct err *e); /* sets ended_at when it ends */
+int boxes_touch(struct db *db, const char *id, const char *agent, const char *client);
+int boxes_set_repos(struct db *db, const char *id, const char *repos);
+int boxes_set_oom(struct db *db, const char *id, int64_t kills);
+int boxes_delete(struct db *db, const char *id, struct err *e);
+/* Calls fn for each, most recently used first; account NULL: all; all: ended ones too. fn's non-zero stops and is returned. */
+int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg), void *arg);
+int64_t boxes_count(struct db *db, const char *state);
+
+struct step {
+        int64_t id;
+        const char *box, *tool, *exec_id, *agent, *command, *directory, *note, *signal, *error;
+        int64_t started_at, ended_at, exit_code;
+        bool has_exit, timed_out, oom_killed;
+};
+/* Records that a call began; s->id is set. Long commands are cut at 8 KiB. At most 1,000 steps a box are kept. */
+int steps_begin(struct db *db, struct step *s, struct err *e);
+int steps_end(struct db *db, const struct step *s, struct err *e);
+/* The last n, oldest first. */
+int steps_last(struct db *db, const char *box, int n, int (*fn)(const struct step *s, void *arg), void *arg);
+/* The agent that started a job, allocated, or NULL. */
+char *steps_agent_of(struct db *db, const char *box, const char *exec_id);
+/* Calls left open by a server that was killed get an error text. */
+int steps_close_open(struct db *db, const char *error);
