@@ -76,7 +76,7 @@ struct h1_body {
 
 void h1_body_init(struct h1_body *b, const struct h1_head *h);
 /*
- * Consumes from p[0..n): returns bytes consumed (framing and body), *data/*len the run of body bytes found inside them
+ * Consumes from p[0..n): returns bytes consumed (framing and body), *data and *len the run of body bytes found inside them
  * (len 0 when only framing was consumed); b->done after the last byte (trailers are consumed and dropped). -EPROTO when
  * malformed.
  */
