@@ -1,0 +1,33 @@
+"""The official MCP conformance suite: the scenarios that an ordinary server can be asked, without fixtures of its own."""
+
+import re
+import subprocess
+
+import pytest
+from instance import TOP
+
+SCENARIOS = ("server-initialize", "server-session-lifecycle", "ping", "tools-list", "dns-rebinding-protection",
+             "server-sse-multiple-streams")
+
+
+@pytest.fixture(scope="module")
+def guarded(server, peers):
+    """The server's address through a proxy that adds the key."""
+    script = TOP / "test" / "e2e" / "drivers" / "authproxy.mjs"
+    with subprocess.Popen([peers.node, str(script), server.url, server.key()], env=peers.env(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True) as proxy:
+        port = int(proxy.stdout.readline())
+        yield f"http://127.0.0.1:{port}/mcp"
+        proxy.terminate()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scenario(peers, guarded, tmp_path, scenario):
+    program = peers.modules("conformance") / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    done = peers.run([program, "server", "--url", guarded, "--spec-version", "2025-11-25", "--scenario", scenario,
+                      "-o", tmp_path], HOME=str(tmp_path))
+    output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0, output[-6000:]
+    assert "FAILURE" not in output, output[-6000:]
+    counted = re.search(r"Passed: (\d+)/(\d+)", output)
+    assert counted and int(counted.group(1)) > 0 and counted.group(1) == counted.group(2), output[-6000:]
