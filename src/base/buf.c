@@ -19,7 +19,8 @@ static int grow(struct buf *b, size_t n)
                 return 0;
         size_t want = max_size(b->len + n, b->cap < 64 ? 64 : b->cap * 2);
         /* One byte over the maximum stays possible for the NUL of buf_cstr. */
-        want = min_size(want, b->max + 1);
+        if (b->max < SIZE_MAX)
+                want = min_size(want, b->max + 1);
         want = max_size(want, b->len + n);
         char *p = try_realloc(b->p, want);
         if (!p)

@@ -29,12 +29,12 @@ bool str_starts(struct str s, struct str prefix)
 
 bool str_ends(struct str s, struct str suffix)
 {
-        return s.n >= suffix.n && str_eq(str_n(s.p + (s.n - suffix.n), suffix.n), suffix);
+        return suffix.n == 0 || (s.n >= suffix.n && str_eq(str_n(s.p + (s.n - suffix.n), suffix.n), suffix));
 }
 
 bool str_has(struct str s, struct str needle)
 {
-        return needle.n == 0 || memmem(s.p, s.n, needle.p, needle.n) != NULL;
+        return needle.n == 0 || (s.n >= needle.n && memmem(s.p, s.n, needle.p, needle.n) != NULL);
 }
 
 struct str str_trim(struct str s, const char *set)
@@ -54,8 +54,7 @@ struct str str_cut(struct str *s, char sep)
         struct str head = *s;
 
         if (!at) {
-                s->p += s->n;
-                s->n = 0;
+                *s = str_n(s->n ? s->p + s->n : s->p, 0);
                 return head;
         }
         head.n = (size_t) (at - s->p);
