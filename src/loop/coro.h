@@ -1,9 +1,10 @@
 /*
  * coro: stackful coroutines on the one loop thread (docs/coroutines.md has the nine rules).
  *
- * A coroutine is created with ucontext and switched by sigsetjmp without mask. Stacks are 64 KiB with a guard page, pooled,
- * and given back to the kernel when idle. The scheduler owns every coroutine; it ends when its function returns.
- * A function that may suspend its caller carries `coroutine_fn` and says so; only coroutine_fn functions call such functions.
+ * A coroutine is created with ucontext and switched by sigsetjmp without mask. Stacks are 64 KiB with a guard page,
+ * pooled, and given back to the kernel when idle. The scheduler owns every coroutine; it ends when its function
+ * returns. A function that may suspend its caller carries `coroutine_fn` and says so; only coroutine_fn functions call
+ * such functions.
  */
 #pragma once
 
@@ -19,20 +20,20 @@
 struct coro;
 
 #define CORO_STACK_DEFAULT ((size_t) 64 << 10)
-#define CORO_STACK_LARGE   ((size_t) 256 << 10) /* for regex, full-text search, printf of doubles in depth */
+#define CORO_STACK_LARGE ((size_t) 256 << 10) /* for regex, full-text search, printf of doubles in depth */
 
 /* Starts fn(arg) at the next turn of the loop. stack: usable bytes, 0 for the default. Never fails for the default up
  * to the configured maximum of live coroutines; NULL beyond it (the caller answers 503). name is for the debugger and
  * must outlive the coroutine. */
 struct coro *coro_start(void (*fn)(void *arg), void *arg, size_t stack, const char *name);
 
-struct coro *coro_self(void);   /* NULL outside of any */
+struct coro *coro_self(void); /* NULL outside of any */
 size_t coro_count(void);
-void coro_set_max(size_t n);    /* default 20000 */
+void coro_set_max(size_t n); /* default 20000 */
 
 /* Asks a coroutine to unwind: its present wait, and every later one, returns -ECANCELED. Never frees a stack. */
 void coro_cancel(struct coro *c);
-bool coro_cancelled(void);      /* of the running one */
+bool coro_cancelled(void); /* of the running one */
 
 /* While shielded, waits are not cancelled: for cleanup that must itself wait. Nests. */
 void coro_shield(void);
@@ -44,7 +45,17 @@ void coro_permit(void);
 
 /* Low level, for the waiting primitives in this folder: parks the running coroutine until coro_wake. */
 int coroutine_fn coro_park(int64_t timeout_ms); /* 0 woken, -ETIMEDOUT, -ECANCELED; timeout < 0 = none */
-void coro_wake(struct coro *c); /* no-op unless parked; runs it from the loop, never inline */
+void coro_wake(struct coro *c);                 /* no-op unless parked; runs it from the loop, never inline */
+
+bool coro_parked(const struct coro *c); /* false as soon as the end of its wait is decided */
+
+/* Lets everything else that is ready run once, for long computations; 0 or -ECANCELED. */
+int coroutine_fn coro_yield(void);
+/* For operations that often succeed without waiting: yields now and then, so that a fast peer starves nobody. 0 or
+ * -ECANCELED. */
+int coroutine_fn coro_spend(void);
+/* -ECANCELED when the running coroutine is to unwind now (cancelled and not shielded), else 0. */
+int coro_check(void);
 
 /* Lists live coroutines for gdb and for the debug log. */
 void coro_each(void (*fn)(const struct coro *c, const char *name, bool parked, void *arg), void *arg);

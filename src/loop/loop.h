@@ -10,10 +10,15 @@
 #include <stdint.h>
 
 int loop_init(struct err *e);
-void loop_run(void);          /* returns after loop_stop, or when nothing is left to wait for */
-void loop_stop(void);         /* idempotent */
-void loop_done(void);         /* closes every handle and waits for it; after loop_run */
-int64_t loop_now(void);       /* monotonic ms, cached per turn */
+void loop_run(void);    /* returns after loop_stop, or when nothing is left to wait for */
+void loop_stop(void);   /* idempotent */
+void loop_done(void);   /* closes every handle and waits for it; after loop_run */
+int64_t loop_now(void); /* monotonic ms, cached per turn */
+
+/* A timeout for several waits in a row: until = deadline_in(timeout_ms), then deadline_left(until) for each. Negative =
+ * none. */
+int64_t deadline_in(int64_t timeout_ms);
+int64_t deadline_left(int64_t until);
 
 /* Timers call back on the loop, outside of any coroutine. A fired one-shot timer may be started again. The owner embeds
  * the handle pointer and calls timer_stop before it goes away; timer_stop frees and sets the pointer to NULL. */

@@ -2,8 +2,9 @@
  * stream: one kind of byte stream for TCP, Unix sockets, pipes and TLS, with back-pressure both ways.
  *
  * Ownership: who opened or accepted it owns it and calls stream_close once; memory goes away later on the loop.
- * At most one reader and one writer at a time. Reading in coroutines: stream_read. Idle streams without a stack: stream_passive.
- * Errors are negative errno; after an error other than -ETIMEDOUT/-ECANCELED only stream_close is allowed.
+ * At most one reader and one writer at a time. Reading in coroutines: stream_read. Idle streams without a stack:
+ * stream_passive. Errors are negative errno; after an error other than -ETIMEDOUT/-ECANCELED only stream_close is
+ * allowed.
  */
 #pragma once
 
@@ -18,7 +19,8 @@ struct stream;
 #define STREAM_HIGH_WATER ((size_t) 64 << 10)
 
 /* Connect. host is an IPv4/IPv6 literal or a name. timeout_ms covers resolving and connecting. */
-int coroutine_fn stream_connect_tcp(const char *host, unsigned port, int64_t timeout_ms, struct stream **ret, struct err *e);
+int coroutine_fn stream_connect_tcp(const char *host, unsigned port, int64_t timeout_ms, struct stream **ret,
+                                    struct err *e);
 int coroutine_fn stream_connect_unix(const char *path, int64_t timeout_ms, struct stream **ret, struct err *e);
 /* Takes over a connected socket or pipe end (made non-blocking). On error the caller keeps fd. */
 int stream_from_fd(int fd, struct stream **ret, struct err *e);
@@ -31,7 +33,8 @@ int coroutine_fn stream_read_full(struct stream *s, void *p, size_t n, int64_t t
 int stream_unread(struct stream *s, const void *p, size_t n);
 
 /* Queues a copy of the bytes (first tries to write at once without copying); suspends while more than
- * STREAM_HIGH_WATER is queued. -EPIPE/-ECONNRESET when the peer is gone, -ETIMEDOUT when no byte moved for timeout_ms. */
+ * STREAM_HIGH_WATER is queued. -EPIPE/-ECONNRESET when the peer is gone, -ETIMEDOUT when no byte moved for timeout_ms.
+ */
 int coroutine_fn stream_write(struct stream *s, const void *p, size_t n, int64_t timeout_ms);
 int coroutine_fn stream_flush(struct stream *s, int64_t timeout_ms); /* until the kernel has it all */
 /* Never suspends: queues up to limit bytes in all, else -EAGAIN (a slow passive peer). */
@@ -44,13 +47,14 @@ void stream_closep(struct stream **s);
 /* Like stream_close, but lets queued bytes drain for at most timeout_ms. */
 void stream_close_after_flush(struct stream *s, int64_t timeout_ms);
 
-/* Watches for the peer's hang-up or error while nobody reads: fn runs once on the loop. Bytes that arrive meanwhile (up to
- * 64 KiB, then reading pauses) are kept for stream_read. NULL fn stops watching. */
+/* Watches for the peer's hang-up or error while nobody reads: fn runs once on the loop. Bytes that arrive meanwhile (up
+ * to 64 KiB, then reading pauses) are kept for stream_read. NULL fn stops watching. */
 void stream_watch(struct stream *s, void (*fn)(void *arg), void *arg);
 bool stream_dead(const struct stream *s); /* hang-up or error was seen */
 
 /* Passive reading without a coroutine: on_data for each chunk, on_end once (r = 0 or -errno). NULL on_data stops. */
-void stream_passive(struct stream *s, void (*on_data)(void *arg, const void *p, size_t n), void (*on_end)(void *arg, int r), void *arg);
+void stream_passive(struct stream *s, void (*on_data)(void *arg, const void *p, size_t n),
+                    void (*on_end)(void *arg, int r), void *arg);
 void stream_pause(struct stream *s, bool pause); /* of passive reading: back-pressure */
 
 int stream_fd(const struct stream *s);

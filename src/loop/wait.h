@@ -13,7 +13,7 @@ struct waitq {
 void waitq_init(struct waitq *q);
 /* 0 when woken, -ETIMEDOUT, -ECANCELED. timeout_ms < 0 waits for ever. */
 int coroutine_fn waitq_wait(struct waitq *q, int64_t timeout_ms);
-void waitq_wake(struct waitq *q);     /* the first waiter */
+void waitq_wake(struct waitq *q); /* the first waiter */
 void waitq_wake_all(struct waitq *q);
 bool waitq_empty(const struct waitq *q);
 
