@@ -16,9 +16,9 @@
 struct call;
 
 struct str call_method(const struct call *c);
-struct str call_path(const struct call *c);                     /* decoded, without query */
-struct str call_target(const struct call *c);                   /* raw */
-struct str call_host(const struct call *c);                     /* as sent */
+struct str call_path(const struct call *c);   /* decoded, without query; empty when url_split_target refuses it */
+struct str call_target(const struct call *c); /* raw */
+struct str call_host(const struct call *c);   /* as sent */
 struct str call_header(const struct call *c, const char *name); /* .p NULL when absent */
 const struct h1_head *call_head(const struct call *c);
 int call_query(const struct call *c, const char *key, struct buf *out); /* 1 found, 0 absent, -EINVAL */
@@ -30,7 +30,8 @@ int64_t call_body_length(const struct call *c);                               /*
 ssize_t coroutine_fn call_read(struct call *c, void *p, size_t n);            /* 0 at the end of the body */
 int coroutine_fn call_read_all(struct call *c, struct buf *b, struct err *e); /* -EMSGSIZE over b->max */
 
-/* Extra response headers, before the answer starts. Copied. */
+/* Extra response headers, before the answer starts. Copied; the same name may come twice. -EINVAL for a malformed one
+ * and for those of the framing (Content-Length, Transfer-Encoding, Connection, Upgrade …), which are the server's. */
 int call_add_header(struct call *c, const char *name, const char *value);
 
 /* Whole answers. body may be NULL. */
@@ -40,12 +41,22 @@ int coroutine_fn call_reply_json(struct call *c, unsigned status, const struct j
 int coroutine_fn call_reply_error(struct call *c, unsigned status, const char *code, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
 
-/* Streamed answers: length >= 0 sends Content-Length, -1 chunked. */
+/*
+ * Streamed answers: length >= 0 sends Content-Length, -1 chunked (HTTP/1.0: until close). The head leaves with the
+ * first call_write, call_flush or call_end; call_write passes its bytes on at once (-EMSGSIZE beyond the announced
+ * length).
+ */
 int coroutine_fn call_start(struct call *c, unsigned status, const char *type, int64_t length);
 int coroutine_fn call_write(struct call *c, const void *p, size_t n);
 int coroutine_fn call_flush(struct call *c);
 int coroutine_fn call_end(struct call *c); /* done by the server when the handler returns */
 bool call_started(const struct call *c);
+
+/* The answer cannot be completed: the connection is closed so that what was sent does not look whole. */
+void call_abort(struct call *c);
+/* Leaves out Date and X-Content-Type-Options, for a proxied answer that brings its own headers. Before the answer
+ * starts. */
+void call_bare(struct call *c);
 
 /* The client hung up: told to the handler by cancelling its coroutine when `cancel` is set, else only visible here. */
 void call_cancel_on_hangup(struct call *c, bool cancel);

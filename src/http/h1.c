@@ -392,6 +392,30 @@ long h1_response_parse(const char *p, size_t n, size_t *scanned, struct str requ
         return len;
 }
 
+static struct str moved(struct str s, const char *from, const char *to)
+{
+        return s.p ? str_n(to + (s.p - from), s.n) : s;
+}
+
+struct h1_head *h1_head_keep(const struct h1_head *h, const char *p, size_t n)
+{
+        size_t fixed = offsetof(struct h1_head, headers) + h->header_count * sizeof h->headers[0];
+        struct h1_head *k = xmalloc(fixed + n);
+        char *text = (char *) k + fixed;
+
+        memcpy(text, p, n);
+        memcpy(k, h, fixed);
+        k->method = moved(h->method, p, text);
+        k->target = moved(h->target, p, text);
+        k->host = moved(h->host, p, text);
+        k->reason = moved(h->reason, p, text);
+        for (size_t i = 0; i < h->header_count; i++) {
+                k->headers[i].name = moved(h->headers[i].name, p, text);
+                k->headers[i].value = moved(h->headers[i].value, p, text);
+        }
+        return k;
+}
+
 const struct h1_header *h1_find(const struct h1_head *h, const char *name)
 {
         struct str s = str_of(name);

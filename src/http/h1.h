@@ -1,5 +1,6 @@
 /*
- * h1: a strict HTTP/1.1 codec (RFC 9112, RFC 9110): bytes in, events out. No I/O, no policy, no allocation.
+ * h1: a strict HTTP/1.1 codec (RFC 9112, RFC 9110): bytes in, events out. No I/O, no policy, no allocation
+ * but in h1_head_keep.
  *
  * The parser keeps pointers into the caller's buffer only between h1_head_parse and the next change of that buffer.
  * Everything reference/c-stack.md §1.2 lists is refused: a peer that needs leniency is not served. Nothing here
@@ -29,19 +30,21 @@ enum h1_framing { H1_NO_BODY, H1_LENGTH, H1_CHUNKED, H1_UNTIL_CLOSE /* responses
 struct h1_head {
         /* requests */
         struct str method, target;
+        struct str host; /* exactly one Host (HTTP/1.1), validated characters */
         /* responses */
         unsigned status;
         struct str reason;
         /* both */
         unsigned minor; /* HTTP/1.<minor>, 0 or 1 */
-        struct h1_header headers[H1_HEADERS_MAX];
-        size_t header_count;
         enum h1_framing framing;
         uint64_t length; /* for H1_LENGTH */
         bool keep_alive; /* what the head says about the connection */
         bool expect_continue;
-        bool upgrade;    /* Connection lists "upgrade" and Upgrade is present */
-        struct str host; /* requests: exactly one Host (HTTP/1.1), validated characters */
+        bool upgrade; /* Connection lists "upgrade" and Upgrade is present */
+        size_t header_count;
+        /* Last, so that a head that is kept (h1_head_keep) is only as long as its headers: never copy the struct whole.
+         */
+        struct h1_header headers[H1_HEADERS_MAX];
 };
 
 /* Why a message was refused: the status to answer with (requests) and a short reason. */
@@ -60,6 +63,9 @@ long h1_request_parse(const char *p, size_t n, size_t *scanned, struct h1_head *
 long h1_response_parse(const char *p, size_t n, size_t *scanned, struct str request_method, struct h1_head *ret,
                        struct h1_error *err);
 
+/* A copy that owns its bytes, as small as the head allows: p[0..n) is what was parsed into h. One block; free() it. */
+struct h1_head *h1_head_keep(const struct h1_head *h, const char *p, size_t n);
+
 const struct h1_header *h1_find(const struct h1_head *h, const char *name); /* first, name case-insensitive; NULL */
 /* True when a comma-separated list header holds token (case-insensitive), over all lines of that name. */
 bool h1_has_token(const struct h1_head *h, const char *name, const char *token);
@@ -76,9 +82,9 @@ struct h1_body {
 
 void h1_body_init(struct h1_body *b, const struct h1_head *h);
 /*
- * Consumes from p[0..n): returns bytes consumed (framing and body), *data and *len the run of body bytes found inside them
- * (len 0 when only framing was consumed); b->done after the last byte (trailers are consumed and dropped). -EPROTO when
- * malformed.
+ * Consumes from p[0..n): returns bytes consumed (framing and body), *data and *len the run of body bytes found inside
+ * them (len 0 when only framing was consumed); b->done after the last byte (trailers are consumed and dropped). -EPROTO
+ * when malformed.
  */
 long h1_body_feed(struct h1_body *b, const char *p, size_t n, const char **data, size_t *len);
 

@@ -21,6 +21,9 @@ struct http_limits {
 /* handler runs in a coroutine for each request; when it returns without an answer, 500 is sent. */
 struct http_server *http_server_new(const struct http_limits *l, void (*handler)(struct call *c, void *arg), void *arg);
 int http_server_listen(struct http_server *s, const char *addr, unsigned port, struct err *e);
+/* The same with TLS 1.2 or 1.3 from PEM files (certificate chain, key), which are read at once. */
+int http_server_listen_tls(struct http_server *s, const char *addr, unsigned port, const char *cert, const char *key,
+                           struct err *e);
 unsigned http_server_port(const struct http_server *s);
 /* Suspends until every running request has ended, or timeout_ms; then cancels the rest. */
 void coroutine_fn http_server_stop(struct http_server *s, int64_t timeout_ms);
