@@ -1,0 +1,90 @@
+"""2,000 calls that wait, each on an event stream of its own: what the server spends on one, and whether heartbeats are on time."""
+
+import json
+import resource
+import selectors
+import socket
+import time
+from pathlib import Path
+
+from benchlib import Row, median, note, p95
+
+TITLE = "2,000 waiting calls"
+HEARTBEAT = 20.0  # spec/tools.md: a call that runs longer says so at this interval
+
+
+def resident_kib(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def request(client, instance, number, box, job, wait):
+    body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {
+        "name": "sandbox_procs", "_meta": {"progressToken": number},
+        "arguments": {"id": box, "action": "wait", "bgId": job, "timeoutSec": wait}}}).encode()
+    head = {"Host": f"127.0.0.1:{instance.port}", "Content-Length": str(len(body)), **client.headers()}
+    return ("POST /mcp HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in head.items()) + "\r\n").encode() + body
+
+
+def run(bench):
+    count = bench.rounds(2000, 200)
+    beats = bench.rounds(3, 2)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 200
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    instance = bench.server()
+    client = instance.client()
+    box = client.start("hold many waiting calls", size="large")
+    job = client.exec(box, "sleep 600", note="something to wait for", background=True)["bgId"]
+    client.tool("sandbox_procs", {"id": box, "action": "list"})
+    before = resident_kib(instance.process.pid)
+    wait = int(HEARTBEAT * beats + 30)
+
+    chooser = selectors.DefaultSelector()
+    started, seen, refused = {}, {}, []
+    for number in range(count):
+        sock = socket.create_connection(("127.0.0.1", instance.port))
+        sock.sendall(request(client, instance, number, box, job, wait))
+        sock.setblocking(False)
+        chooser.register(sock, selectors.EVENT_READ, number)
+        started[number], seen[number] = time.monotonic(), []
+    last_start = time.monotonic()
+    peak = 0
+    end = last_start + HEARTBEAT * beats + 5
+    while time.monotonic() < end:
+        for key, _ in chooser.select(0.2):
+            data = key.fileobj.recv(65536)
+            now = time.monotonic()
+            if not data:
+                chooser.unregister(key.fileobj)
+                refused.append(key.data)
+                continue
+            if b"still running" in data:
+                seen[key.data].append(now - started[key.data])
+            elif b"HTTP/1.1 200" not in data and b"HTTP/1.1 " in data:
+                refused.append(key.data)
+        if now_and_then(last_start):
+            peak = max(peak, resident_kib(instance.process.pid))
+    during = max(peak, resident_kib(instance.process.pid))
+    for key in list(chooser.get_map().values()):
+        key.fileobj.close()
+    chooser.close()
+    client.tool("sandbox_procs", {"id": box, "action": "stop", "bgId": job})
+    if refused:
+        note(f"{len(refused)} of {count} calls were refused or ended early")
+    late = [abs(at - HEARTBEAT * (beat + 1)) for times in seen.values() for beat, at in enumerate(times)]
+    missing = sum(max(0, beats - len(times)) for times in seen.values())
+    each = (during - before) / count
+    yield Row("a waiting call, server memory", each, "24 KiB", 24, each / 24, unit="KiB", at_most=1)
+    if late:
+        note(f"{len(late)} heartbeats: off by {median(late) * 1000:.0f} ms in the median, p95 {p95(late) * 1000:.0f} ms, "
+             f"at most {max(late) * 1000:.0f} ms; {missing} missing")
+        yield Row("heartbeat off by (p95)", p95(late), "1 s", 1.0, p95(late), unit="s", at_most=1)
+    yield Row("heartbeats missing", missing + len(refused), "none", 0, missing + len(refused), unit="", at_most=0)
+
+
+def now_and_then(since):
+    return int((time.monotonic() - since) * 5) % 10 == 0
