@@ -1,6 +1,7 @@
 /* A request that is being handled: its life, what it says, its body. The answer is call_write.c. */
 #include "http/server_impl.h"
 
+#include "http/body_read.h"
 #include "http/url.h"
 
 #include <errno.h>
@@ -155,33 +156,6 @@ static void watch(struct call *c)
         stream_watch(c->conn->stream, hung_up, c);
 }
 
-/* Takes the framing out of p[0..n) in place; what lies behind the body goes back to the stream. Returns the body bytes.
- */
-static ssize_t decode(struct call *c, char *p, size_t n)
-{
-        size_t at = 0, out = 0;
-
-        while (at < n && !c->body.done) {
-                const char *data;
-                size_t len;
-                long r = h1_body_feed(&c->body, p + at, n - at, &data, &len);
-
-                if (r < 0)
-                        return r;
-                if (len)
-                        memmove(p + out, data, len);
-                out += len;
-                at += (size_t) r;
-        }
-        if (at < n) {
-                int r = stream_unread(c->conn->stream, p + at, n - at);
-
-                if (r < 0)
-                        return r;
-        }
-        return (ssize_t) out;
-}
-
 /* Before the first read: the client may be waiting to be asked (RFC 9110 §10.1.1), and hang-ups now come as a read of
  * 0. */
 static int coroutine_fn body_start(struct call *c)
@@ -206,19 +180,10 @@ static ssize_t coroutine_fn read_body(struct call *c, void *p, size_t n, int64_t
                 return 0;
         if (!c->body_touched)
                 r = body_start(c);
-        while (r == 0 && !c->body.done) {
-                size_t want = n;
-
-                if (c->body.framing == H1_LENGTH && want > c->body.left)
-                        want = (size_t) c->body.left;
-                r = stream_read(c->conn->stream, p, want, timeout_ms);
-                if (r == 0)
-                        r = -EPIPE; /* the body is cut short: never to be taken for a whole one */
-                if (r < 0)
-                        break;
+        if (r == 0)
+                r = body_read(c->conn->stream, &c->body, p, n, timeout_ms);
+        if (r > 0)
                 c->server->stats.bytes_in += (size_t) r;
-                r = decode(c, p, (size_t) r);
-        }
         if (r < 0) {
                 c->body_failed = (int) r;
                 c->keep = false;

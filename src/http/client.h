@@ -16,14 +16,20 @@ struct http_request {
         const char *path;           /* "/…" with query */
         const char *const *headers; /* name, value, name, value, …, NULL */
         const void *body;
-        size_t body_len;               /* or: */
+        size_t body_len;               /* the body must stay until hc_answer has returned; or: */
         bool streamed;                 /* body is written with hc_write, chunked, ended with hc_write_end */
         int64_t connect_ms, answer_ms; /* limits; 0 = 10 s, none */
         bool fresh;                    /* never reuse a pooled connection (non-idempotent without a retry) */
 };
 
 struct http_client *http_client_new(const struct url *origin);
-void http_client_free(struct http_client *h);
+void http_client_free(struct http_client *h); /* after the last exchange */
+/* Verify https against this PEM file instead of the system's store. */
+void http_client_set_ca(struct http_client *h, const char *path);
+/* Connections come from dial (into a box, say) instead of a connect to the origin. */
+void http_client_set_dial(struct http_client *h,
+                          int coroutine_fn (*dial)(void *arg, int64_t timeout_ms, struct stream **ret, struct err *e),
+                          void *arg);
 
 struct hc; /* one exchange */
 /* Sends the head (and a given body). A pooled connection that was closed by the server before any byte of the answer is
@@ -42,6 +48,10 @@ int coroutine_fn hc_read_all(struct hc *x, struct buf *b, int64_t idle_ms, struc
 /* Returns the connection to the pool when the exchange is complete, closes it otherwise. */
 void hc_close(struct hc *x);
 void hc_closep(struct hc **x);
+/* After an answer of 101: the stream, now the caller's; unread bytes are kept. NULL when there is none. hc_close is
+ * still due. */
+struct stream *hc_take_stream(struct hc *x);
+const struct h1_head *hc_head(const struct hc *x); /* after hc_answer */
 /* From another coroutine or the loop: makes pending reads return -ECANCELED and the connection close. */
 void hc_abort(struct hc *x);
 
