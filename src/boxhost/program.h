@@ -1,0 +1,4 @@
+/* program: boxhost's command line, from start to exit code. */
+#pragma once
+
+int boxhost_main(int argc, char **argv);

@@ -1,0 +1,305 @@
+#include "boxhost/request.h"
+
+#include "boxhost/box.h"
+#include "boxhost/sys.h"
+#include "base/json.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIST_BYTES 60000 /* leaves room in a message of 64 KiB */
+#define GIB (1ULL << 30)
+
+struct op {
+        struct host *h;
+        const struct json *in;
+        struct jw *out;
+        struct request_result *result;
+};
+
+static int need_box(struct op *o, const char **ret, struct err *e)
+{
+        int r = json_need_str(o->in, "box", ret, e);
+
+        if (r == 0 && !box_id_ok(*ret))
+                return err_set(e, -EINVAL, "`box` must be 4 to 32 of a-z and 0-9");
+        return r;
+}
+
+static int find_box(struct op *o, struct box **ret, struct err *e)
+{
+        const char *id;
+        int r = need_box(o, &id, e);
+
+        if (r < 0)
+                return r;
+        *ret = host_find(o->h, id);
+        return *ret ? 0 : err_set(e, -ENOENT, "there is no box %s", id);
+}
+
+static int op_hello(struct op *o, struct err *e)
+{
+        (void) e;
+        jw_kstr(o->out, "version", PSBX_VERSION);
+        jw_kstr(o->out, "instance", o->h->instance);
+        features_print(&o->h->features, o->out);
+        return 0;
+}
+
+static int read_env(const char *name, struct json *value, void *arg)
+{
+        struct box_request *q = arg;
+        const char *text = json_str(value);
+        char *assignment;
+
+        if (!text || q->env_count == BOX_ENV_MAX)
+                return -EINVAL;
+        assignment = xasprintf("%s=%s", name, text);
+        q->env[q->env_count++] = assignment;
+        return box_env_ok(assignment) ? 0 : -EINVAL;
+}
+
+static int read_request(struct op *o, struct box_request *q, struct err *e)
+{
+        const struct json *size = json_get(o->in, "size"), *env = json_get(o->in, "env"), *cpus = json_get(size, "cpus");
+        int64_t memory = json_get_int(size, "memoryBytes", 2 * GIB), pids = json_get_int(size, "pids", 512);
+        int64_t disk = json_get_int(size, "diskBytes", 10 * GIB);
+        int r = need_box(o, &q->id, e);
+
+        if (r < 0)
+                return r;
+        q->image = json_get_str(o->in, "image", "host");
+        q->hostname = json_get_str(o->in, "hostname", q->id);
+        if (!box_hostname_ok(q->hostname))
+                return err_set(e, -EINVAL, "`hostname` must be 1 to 63 letters, digits or hyphens");
+        q->size = (struct box_size){ .cpus = cpus ? json_double(cpus) : 1.0, .memory = memory > 0 ? (uint64_t) memory : 0,
+                                     .pids = pids > 0 ? (uint64_t) pids : 0, .disk = disk > 0 ? (uint64_t) disk : 0 };
+        box_size_clamp(&q->size);
+        if (env && json_each(env, read_env, q) != 0)
+                return err_set(e, -EINVAL, "`env` must map at most %d names to texts", BOX_ENV_MAX);
+        return 0;
+}
+
+static void print_place(const struct host *h, const struct box *b, struct jw *w)
+{
+        char address[INET_ADDRSTRLEN], path[sizeof(h->folder) + BOX_ID_MAX + 16];
+
+        net_print(net_address(&h->options->subnet, b->index), address);
+        snprintf(path, sizeof(path), "%s/run/%s.sock", h->folder, b->id);
+        jw_kstr(w, "socket", path);
+        if (h->features.net)
+                jw_kstr(w, "address", address);
+        jw_kint(w, "index", b->index);
+        jw_kint(w, "pid", b->pid);
+}
+
+static void print_timings(const struct box_timings *t, struct jw *w)
+{
+        jw_kobj(w, "timings");
+        jw_kint(w, "disk", t->disk);
+        jw_kint(w, "cgroup", t->cgroup);
+        jw_kint(w, "clone", t->clone);
+        jw_kint(w, "net", t->net);
+        jw_kint(w, "idmap", t->idmap);
+        jw_kint(w, "mounts", t->mounts);
+        jw_kint(w, "record", t->record);
+        jw_kint(w, "ready", t->ready);
+        jw_kint(w, "total", t->total);
+        jw_end(w);
+}
+
+static int op_create(struct op *o, struct err *e)
+{
+        struct box_request q = { 0 };
+        struct box_timings t;
+        struct box *b = NULL;
+        int r = read_request(o, &q, e);
+
+        if (r == 0) {
+                o->result->refill = true;
+                r = box_create(o->h, &q, &b, &t, e);
+        }
+        for (size_t i = 0; i < q.env_count; i++)
+                freep(&q.env[i]);
+        if (r < 0)
+                return r;
+        o->result->created = b;
+        print_place(o->h, b, o->out);
+        print_timings(&t, o->out);
+        return 0;
+}
+
+static int op_destroy(struct op *o, struct err *e)
+{
+        const char *id;
+        int r = need_box(o, &id, e);
+
+        return r < 0 ? r : box_destroy(o->h, id, e);
+}
+
+static int op_freeze(struct op *o, struct err *e)
+{
+        struct box *b;
+        int r = find_box(o, &b, e);
+
+        return r < 0 ? r : box_freeze(o->h, b, true, e);
+}
+
+static int op_thaw(struct op *o, struct err *e)
+{
+        struct box *b;
+        int r = find_box(o, &b, e);
+
+        return r < 0 ? r : box_freeze(o->h, b, false, e);
+}
+
+static void print_box(const struct host *h, const struct box *b, struct jw *w)
+{
+        static const char *const states[] = { [BOX_RUNNING] = "running", [BOX_FROZEN] = "frozen", [BOX_DEAD] = "dead" };
+
+        jw_obj(w);
+        jw_kstr(w, "box", b->id);
+        jw_kstr(w, "state", states[b->state]);
+        print_place(h, b, w);
+        jw_kint(w, "createdAt", b->created_ms);
+        jw_kstr(w, "image", b->image);
+        jw_kobj(w, "size");
+        jw_key(w, "cpus");
+        jw_double(w, b->size.cpus);
+        jw_kint(w, "memoryBytes", (int64_t) b->size.memory);
+        jw_kint(w, "pids", (int64_t) b->size.pids);
+        jw_kint(w, "diskBytes", (int64_t) b->size.disk);
+        jw_end(w);
+        jw_end(w);
+}
+
+static int op_list(struct op *o, struct err *e)
+{
+        const char *after = json_get_str(o->in, "after", ""), *last = NULL;
+        bool more = false;
+
+        (void) e;
+        jw_karr(o->out, "boxes");
+        list_for_each (it, &o->h->boxes) {
+                const struct box *b = list_entry(it, struct box, link);
+                if (strcmp(b->id, after) <= 0)
+                        continue;
+                if (o->out->b->len > LIST_BYTES) {
+                        more = true;
+                        break;
+                }
+                print_box(o->h, b, o->out);
+                last = b->id;
+        }
+        jw_end(o->out);
+        if (more)
+                jw_kstr(o->out, "next", last);
+        return 0;
+}
+
+static void print_pair(struct jw *w, const char *key, uint64_t used, uint64_t limit)
+{
+        jw_kobj(w, key);
+        jw_kint(w, "used", (int64_t) used);
+        jw_kint(w, "limit", limit > INT64_MAX ? INT64_MAX : (int64_t) limit);
+        jw_end(w);
+}
+
+static int op_stats(struct op *o, struct err *e)
+{
+        struct cg_stats s;
+        uint64_t used, limit;
+        struct box *b;
+        int r = find_box(o, &b, e);
+
+        if (r < 0)
+                return r;
+        r = cg_read_stats(&o->h->cgroups, b->id, &s);
+        if (r < 0)
+                return err_sys(e, r, "cannot read the counters of box %s", b->id);
+        box_disk_usage(b, &used, &limit);
+        jw_kint(o->out, "cpuUsec", (int64_t) s.cpu_usec);
+        print_pair(o->out, "memory", s.memory_used, s.memory_limit);
+        print_pair(o->out, "pids", s.pids_used, s.pids_limit);
+        print_pair(o->out, "disk", used, limit);
+        jw_kint(o->out, "oomKills", (int64_t) s.oom_kills);
+        return 0;
+}
+
+static void print_image(const char *name, void *arg)
+{
+        struct jw *w = arg;
+
+        jw_obj(w);
+        jw_kstr(w, "name", name);
+        jw_kbool(w, "ready", true);
+        jw_end(w);
+}
+
+static int op_images(struct op *o, struct err *e)
+{
+        (void) e;
+        jw_karr(o->out, "images");
+        image_each(o->h->images_dir, print_image, o->out);
+        jw_end(o->out);
+        return 0;
+}
+
+static const struct {
+        const char *name;
+        int (*run)(struct op *o, struct err *e);
+} ops[] = {
+        { "hello", op_hello }, { "create", op_create }, { "destroy", op_destroy }, { "freeze", op_freeze }, { "thaw", op_thaw },
+        { "list", op_list },   { "stats", op_stats },   { "images", op_images },
+};
+
+static int run(struct op *o, struct err *e)
+{
+        const char *name;
+        int r = json_need_str(o->in, "op", &name, e);
+
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+                if (strcmp(ops[i].name, name) == 0)
+                        return ops[i].run(o, e);
+        }
+        return err_set(e, -ENOSYS, "there is no such operation");
+}
+
+static void begin(struct jw *w, struct buf *out, const struct json *in)
+{
+        const struct json *id = json_get(in, "id");
+
+        buf_clear(out);
+        jw_init(w, out);
+        jw_obj(w);
+        jw_key(w, "id");
+        jw_json(w, id);
+}
+
+void request_answer(struct host *h, const char *p, size_t n, struct buf *out, struct request_result *ret)
+{
+        _cleanup_json_ struct json *in = NULL;
+        struct err e = { 0 };
+        struct jw w;
+        struct op o = { .h = h, .out = &w, .result = ret };
+        int r = json_parse(p, n, &in, &e);
+
+        *ret = (struct request_result){ .created = NULL };
+        begin(&w, out, in);
+        if (r == 0 && json_type(in) != JSON_OBJECT)
+                r = err_set(&e, -EINVAL, "a request must be an object");
+        o.in = in;
+        if (r == 0)
+                r = run(&o, &e);
+        if (r < 0) {
+                const char *code = strerrorname_np(-r);
+                begin(&w, out, in);
+                jw_kstr(&w, "error", err_text(&e));
+                jw_kstr(&w, "code", code ? code : "EIO");
+        }
+        (void) jw_end_all(&w);
+}

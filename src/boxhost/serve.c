@@ -1,0 +1,283 @@
+#include "boxhost/serve.h"
+
+#include "boxhost/box.h"
+#include "boxhost/request.h"
+#include "boxhost/sys.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define CONNS_MAX 16
+#define SEND_TIMEOUT_MS 2000
+
+struct conn {
+        struct source source;
+        int fd; /* -1: free */
+};
+
+struct loop {
+        struct host *h;
+        const struct serve_options *options;
+        int poll, listener, signals;
+        struct source at_listener, at_signals, at_filler, at_dns;
+        struct conn conns[CONNS_MAX];
+        bool stop;
+};
+
+static void watch(struct loop *l, int fd, struct source *s)
+{
+        struct epoll_event ev = { .events = EPOLLIN, .data.ptr = s };
+
+        if (epoll_ctl(l->poll, EPOLL_CTL_ADD, fd, &ev) < 0)
+                log_error("cannot wait for a descriptor: %s", strerror(errno));
+}
+
+static void drop_conn(struct loop *l, struct conn *c)
+{
+        bool inherited = c->fd == l->options->fd;
+
+        close(steal_fd(&c->fd));
+        if (inherited)
+                l->stop = true; /* the server that started us is gone */
+}
+
+static void add_conn(struct loop *l, int fd)
+{
+        struct timeval patience = { .tv_sec = SEND_TIMEOUT_MS / 1000 };
+
+        for (size_t i = 0; i < CONNS_MAX; i++) {
+                struct conn *c = &l->conns[i];
+                if (c->fd >= 0)
+                        continue;
+                c->fd = fd;
+                c->source = (struct source){ .kind = SOURCE_CONN, .of = c };
+                /* A peer that does not read must not hold up the others for long. */
+                (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+                watch(l, fd, &c->source);
+                return;
+        }
+        close(fd);
+}
+
+static void accept_conn(struct loop *l)
+{
+        struct ucred peer;
+        socklen_t n = sizeof(peer);
+        int fd = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
+
+        if (fd < 0)
+                return;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) < 0 || peer.uid != l->options->peer_uid) {
+                log_warning("a connection of another user was refused");
+                close(fd);
+                return;
+        }
+        add_conn(l, fd);
+}
+
+static void say(struct loop *l, struct conn *c, const struct buf *b)
+{
+        if (send(c->fd, b->p, b->len, MSG_NOSIGNAL) < 0) {
+                log_warning("cannot answer the server: %s", strerror(errno));
+                drop_conn(l, c);
+        }
+}
+
+static void watch_filler(struct loop *l)
+{
+        int before = l->h->disks.filler_sock;
+
+        disk_refill(&l->h->disks);
+        if (l->h->disks.filler_sock >= 0 && l->h->disks.filler_sock != before)
+                watch(l, l->h->disks.filler_sock, &l->at_filler);
+}
+
+static void take_request(struct loop *l, struct conn *c)
+{
+        static char in[SERVE_MESSAGE_MAX + 1];
+        _cleanup_buf_ struct buf out = BUF_MAX(SERVE_MESSAGE_MAX);
+        struct request_result result;
+        ssize_t n = recv(c->fd, in, sizeof(in), 0);
+
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                return;
+        if (n <= 0) {
+                drop_conn(l, c);
+                return;
+        }
+        request_answer(l->h, in, (size_t) n, &out, &result);
+        if (result.created)
+                watch(l, result.created->pidfd, &result.created->source);
+        say(l, c, &out);
+        if (result.refill)
+                watch_filler(l);
+}
+
+static void tell_ended(struct loop *l, struct box *b)
+{
+        _cleanup_buf_ struct buf out = BUF_MAX(1024);
+        struct jw w;
+        char how[32];
+
+        box_ended(l->h, b, how); /* closes the descriptor, which also ends the waiting for it */
+        log_info("box %s ended: %s", b->id, how);
+        jw_init(&w, &out);
+        jw_obj(&w);
+        jw_kstr(&w, "event", "exited");
+        jw_kstr(&w, "box", b->id);
+        jw_kstr(&w, "how", how);
+        (void) jw_end_all(&w);
+        for (size_t i = 0; i < CONNS_MAX; i++) {
+                if (l->conns[i].fd >= 0)
+                        say(l, &l->conns[i], &out);
+        }
+}
+
+static void restart_dns(struct loop *l)
+{
+        struct host *h = l->h;
+        struct err e = { 0 };
+        uint16_t port = h->dns.port;
+
+        log_warning("the name forwarder ended and is started again");
+        dns_stop(&h->dns);
+        if (dns_start(&h->dns, net_gateway(&h->net_config.subnet), port, h->options->resolver, &e) < 0) {
+                log_error("%s", err_text(&e));
+                return;
+        }
+        watch(l, h->dns.pidfd, &l->at_dns);
+        if (h->dns.port != port) {
+                h->net_config.dns_port = h->dns.port;
+                if (net_rules_load(&h->net_config, &e) < 0)
+                        log_error("%s", err_text(&e));
+        }
+}
+
+static void handle(struct loop *l, struct source *s)
+{
+        struct conn *c = s->of;
+
+        switch (s->kind) {
+        case SOURCE_LISTENER:
+                accept_conn(l);
+                break;
+        case SOURCE_CONN:
+                if (c->fd >= 0)
+                        take_request(l, c);
+                break;
+        case SOURCE_BOX:
+                tell_ended(l, s->of);
+                break;
+        case SOURCE_FILLER:
+                if (l->h->disks.filler_sock >= 0)
+                        disk_arrived(&l->h->disks);
+                break;
+        case SOURCE_DNS:
+                restart_dns(l);
+                break;
+        case SOURCE_SIGNAL:
+                l->stop = true;
+                break;
+        }
+}
+
+static int open_listener(struct loop *l, struct err *e)
+{
+        struct sockaddr_un a = { .sun_family = AF_UNIX };
+        const char *path = l->options->listen;
+        mode_t mask;
+        int r;
+
+        if (strlen(path) >= sizeof(a.sun_path))
+                return err_set(e, -ENAMETOOLONG, "the socket's path is too long");
+        memcpy(a.sun_path, path, strlen(path) + 1);
+        l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (l->listener < 0)
+                return err_sys(e, -errno, "cannot make a socket");
+        (void) unlink(path);
+        mask = umask(0177);
+        r = bind(l->listener, (struct sockaddr *) &a, sizeof(a)) < 0 ? -errno : 0;
+        (void) umask(mask);
+        if (r < 0 || lchown(path, l->options->peer_uid, (gid_t) -1) < 0 || listen(l->listener, CONNS_MAX) < 0)
+                return err_sys(e, r < 0 ? r : -errno, "cannot listen on %s", path);
+        watch(l, l->listener, &l->at_listener);
+        return 0;
+}
+
+static int open_signals(struct loop *l, struct err *e)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigaddset(&set, SIGINT);
+        sigaddset(&set, SIGHUP);
+        if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+                return err_sys(e, -errno, "cannot block signals");
+        l->signals = signalfd(-1, &set, SFD_CLOEXEC);
+        if (l->signals < 0)
+                return err_sys(e, -errno, "cannot wait for signals");
+        watch(l, l->signals, &l->at_signals);
+        return 0;
+}
+
+static int prepare(struct loop *l, struct err *e)
+{
+        int r;
+
+        l->poll = epoll_create1(EPOLL_CLOEXEC);
+        if (l->poll < 0)
+                return err_sys(e, -errno, "cannot wait for events");
+        r = open_signals(l, e);
+        if (r == 0 && l->options->listen)
+                r = open_listener(l, e);
+        if (r < 0)
+                return r;
+        if (l->options->fd >= 0)
+                add_conn(l, l->options->fd);
+        if (l->h->dns.pidfd >= 0)
+                watch(l, l->h->dns.pidfd, &l->at_dns);
+        list_for_each (it, &l->h->boxes) {
+                struct box *b = list_entry(it, struct box, link);
+                if (b->pidfd >= 0)
+                        watch(l, b->pidfd, &b->source);
+        }
+        return 0;
+}
+
+int serve(struct host *h, const struct serve_options *o, struct err *e)
+{
+        struct loop l = { .h = h, .options = o, .poll = -1, .listener = -1, .signals = -1,
+                          .at_listener = { SOURCE_LISTENER, NULL }, .at_signals = { SOURCE_SIGNAL, NULL },
+                          .at_filler = { SOURCE_FILLER, NULL }, .at_dns = { SOURCE_DNS, NULL } };
+        int r;
+
+        for (size_t i = 0; i < CONNS_MAX; i++)
+                l.conns[i].fd = -1;
+        r = prepare(&l, e);
+        while (r == 0 && !l.stop) {
+                /* One at a time: handling one event may free what another one points to. */
+                struct epoll_event ev;
+                int n = epoll_wait(l.poll, &ev, 1, -1);
+                if (n < 0 && errno != EINTR)
+                        r = err_sys(e, -errno, "cannot wait for events");
+                if (n > 0)
+                        handle(&l, ev.data.ptr);
+        }
+        for (size_t i = 0; i < CONNS_MAX; i++)
+                closep(&l.conns[i].fd);
+        closep(&l.listener);
+        closep(&l.signals);
+        closep(&l.poll);
+        return r;
+}

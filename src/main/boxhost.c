@@ -1,0 +1,6 @@
+#include "boxhost/program.h"
+
+int main(int argc, char **argv)
+{
+        return boxhost_main(argc, argv);
+}
