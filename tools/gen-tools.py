@@ -35,7 +35,7 @@ OUTPUT_KEYWORDS = {"type", "description", "properties", "required", "items", "en
 TYPES = set(INPUT_KEYWORDS) | {"null"}
 
 # schema.c's patterns: one run of characters and classes, each with an optional count.
-PATTERN = re.compile(r"\^(?:(?:\[\^?\]?[^]\\]+\]|[A-Za-z0-9_/ :@,~-]|\\[.\\/+*?-])(?:[*+?]|\{\d+(?:,\d*)?\})?)+\$")
+PATTERN = re.compile(r"\^(?:(?:\[[^]\\^][^]\\]*\]|[A-Za-z0-9_/ :@,~-]|\\[.\\/+*?-])(?:[*+?]|\{\d+(?:,\d*)?\})?)+\$")
 
 
 class Fault(Exception):
@@ -184,7 +184,7 @@ def enum_name(tool):
     return "TOOL_" + re.sub(r"[^A-Z0-9]", "_", tool["name"].upper())
 
 
-NOTE = "Made by tools/gen-tools.py from tools/*.json; edit those."
+NOTE = "Made by tools/gen-tools.py from the JSON files beside it; edit those."
 
 
 def header(tools):

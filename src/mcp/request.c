@@ -99,9 +99,10 @@ static bool to_stream(struct mcp_request *r)
         r->sse = sse_detach(r->c, MCP_CALL_COMMENT_MS, on_close, r);
         if (!r->sse) {
                 r->gone = true;
-                unref(r);
+                r->refs--; /* never the last: the caller holds one */
+                return false;
         }
-        return r->sse;
+        return true;
 }
 
 static void end_stream(struct mcp_request *r)

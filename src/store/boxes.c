@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define BOX_COLUMNS \
-        "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, start_key, services, repos, " \
+        "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, services, repos, " \
         "created_at, used_at, ended_at, oom_kills"
 #define COMMAND_MAX 8192
 #define STEPS_KEPT 1000
@@ -16,7 +16,7 @@
 void box_row_done(struct box_row *b)
 {
         char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
-                         &b->why,   &b->agent,   &b->agent_client, &b->start_key, &b->services, &b->repos };
+                         &b->why,   &b->agent,   &b->agent_client, &b->services, &b->repos };
 
         for (size_t i = 0; i < ARRAY_LEN(all); i++) {
                 free(*all[i]);
@@ -27,24 +27,24 @@ void box_row_done(struct box_row *b)
 static void row_from(struct query *q, struct box_row *b)
 {
         char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
-                         &b->why,   &b->agent,   &b->agent_client, &b->start_key, &b->services, &b->repos };
+                         &b->why,   &b->agent,   &b->agent_client, &b->services, &b->repos };
 
         *b = (struct box_row){ 0 };
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
                 *all[i] = xstrdup(col_str(q, (int) i));
-        b->created_at = col_int(q, 13);
-        b->used_at = col_int(q, 14);
-        b->ended_at = col_int(q, 15);
-        b->oom_kills = col_int(q, 16);
+        b->created_at = col_int(q, 12);
+        b->used_at = col_int(q, 13);
+        b->ended_at = col_int(q, 14);
+        b->oom_kills = col_int(q, 15);
 }
 
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
+        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
         const char *values[] = { b->id,    b->account,      b->name,      b->goal,     b->image, b->size, b->state, b->why,
-                                 b->agent, b->agent_client, b->start_key, b->services, b->repos };
+                                 b->agent, b->agent_client, b->services, b->repos };
         for (size_t i = 0; i < ARRAY_LEN(values); i++)
                 query_str(&q, values[i]);
         query_int(&q, b->created_at);
@@ -68,23 +68,6 @@ int boxes_get(struct db *db, const char *account, const char *id, struct box_row
         if (r < 0)
                 return r;
         return found ? 0 : err_set(e, -ENOENT, "no box with the id \"%.64s\": sandbox_list shows yours", id);
-}
-
-int boxes_find_start(struct db *db, const char *account, const char *start_key, struct box_row *ret)
-{
-        struct query q;
-        int r = -ENOENT;
-
-        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE account_id = ? AND start_key = ?"
-                      " AND state IN ('starting','running','frozen') ORDER BY created_at DESC LIMIT 1");
-        query_str(&q, account);
-        query_str(&q, start_key);
-        if (query_row(&q)) {
-                row_from(&q, ret);
-                r = 0;
-        }
-        int end = query_end(&q, NULL);
-        return end < 0 ? end : r;
 }
 
 int boxes_set_state(struct db *db, const char *id, const char *state, const char *why, struct err *e)

@@ -4,7 +4,7 @@
 #include "store/db.h"
 
 struct box_row {
-        char *id, *account, *name, *goal, *image, *size, *state, *why, *agent, *agent_client, *start_key;
+        char *id, *account, *name, *goal, *image, *size, *state, *why, *agent, *agent_client;
         char *services; /* JSON array */
         char *repos;    /* JSON array of strings */
         int64_t created_at, used_at, ended_at, oom_kills;
@@ -14,8 +14,6 @@ void box_row_done(struct box_row *b);
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e);
 /* -ENOENT for an unknown id, a foreign account's, or a deleted box. account NULL: any. */
 int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e);
-/* A live or starting box of the account made by the same conversation's start call (same start_key): 0 or -ENOENT. */
-int boxes_find_start(struct db *db, const char *account, const char *start_key, struct box_row *ret);
 int boxes_set_state(struct db *db, const char *id, const char *state, const char *why, struct err *e); /* sets ended_at when it ends */
 int boxes_touch(struct db *db, const char *id, const char *agent, const char *client);
 int boxes_set_repos(struct db *db, const char *id, const char *repos);

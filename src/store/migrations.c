@@ -30,7 +30,7 @@ static const char step_1[] =
         "  id TEXT PRIMARY KEY, account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE,"
         "  name TEXT NOT NULL, goal TEXT NOT NULL, image TEXT NOT NULL, size TEXT NOT NULL,"
         "  state TEXT NOT NULL CHECK (state IN ('starting','running','frozen','archived','lost','deleted')),"
-        "  why TEXT, agent_id TEXT, agent_client TEXT, start_key TEXT,"
+        "  why TEXT, agent_id TEXT, agent_client TEXT,"
         "  services TEXT NOT NULL DEFAULT '[]', repos TEXT NOT NULL DEFAULT '[]',"
         "  created_at INTEGER NOT NULL, used_at INTEGER NOT NULL, ended_at INTEGER, oom_kills INTEGER NOT NULL DEFAULT 0"
         ") STRICT;"

@@ -1,0 +1,533 @@
+#include "control/control.h"
+#include "control/guest_client.h"
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "loop/loop.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BOX_ID_LEN 10
+#define KIB ((int64_t) 1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+static const struct {
+        const char *name;
+        struct driver_size size;
+} sizes[] = {
+        { "small", { .cpus = 1, .memory_bytes = 1 * GIB, .pids = 512, .disk_bytes = 5 * GIB } },
+        { "medium", { .cpus = 2, .memory_bytes = 4 * GIB, .pids = 2048, .disk_bytes = 10 * GIB } },
+        { "large", { .cpus = 4, .memory_bytes = 8 * GIB, .pids = 4096, .disk_bytes = 20 * GIB } },
+};
+
+int size_lookup(const char *name, struct driver_size *ret)
+{
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+                if (cstr_eq(sizes[i].name, name)) {
+                        *ret = sizes[i].size;
+                        return 0;
+                }
+        return -ENOENT;
+}
+
+/* ---- references ---- */
+
+static struct box *box_new(struct control *c, const char *id, const char *account, int64_t oom_kills)
+{
+        struct box *b = xcalloc(1, sizeof *b);
+
+        (void) snprintf(b->id, sizeof b->id, "%s", id);
+        (void) snprintf(b->account, sizeof b->account, "%s", account);
+        b->refs = 1;
+        b->oom_kills = oom_kills;
+        waitq_init(&b->changed);
+        (void) map_put(c->boxes, str_of(b->id), b);
+        return b;
+}
+
+void box_release(struct box *b)
+{
+        if (!b || --b->refs > 0)
+                return;
+        free(b->running_note);
+        free(b);
+}
+
+void box_releasep(struct box **b)
+{
+        box_release(*b);
+}
+
+static void box_forget(struct control *c, const char *id)
+{
+        struct box *b = map_del(c->boxes, str_of(id));
+
+        if (!b)
+                return;
+        b->ending = true;
+        waitq_wake_all(&b->changed);
+        box_release(b);
+        waitq_wake_all(&c->capacity);
+}
+
+/* Why a box of the account that is no longer running cannot be used, in words that say what to do. */
+static int explain_not_running(struct control *c, const struct identity *who, const char *id, struct err *e)
+{
+        struct box_row row = { 0 };
+        int r = boxes_get(c->db, who->account, id, &row, e);
+
+        if (r < 0)
+                return r;
+        if (cstr_eq(row.state, "starting"))
+                r = err_set(e, -ESTALE, "the box %s is still starting: try again in a moment", id);
+        else if (cstr_eq(row.state, "running"))
+                r = err_set(e, -ESTALE, "the box %s is being checked after a restart of the server: try again in a moment", id);
+        else
+                r = err_set(e, -ESTALE, "the box %s does not run (%s%s%s): start another with sandbox_start", id, row.state,
+                            row.why ? ": " : "", row.why ? row.why : "");
+        box_row_done(&row);
+        return r;
+}
+
+int box_acquire(struct control *c, const struct identity *who, const char *id, struct box **ret, struct err *e)
+{
+        struct box *b = map_get(c->boxes, str_of(id));
+
+        if (!b || !cstr_eq(b->account, who->account) || b->ending)
+                return explain_not_running(c, who, id, e);
+        b->refs++;
+        (void) boxes_touch(c->db, b->id, who->agent[0] ? who->agent : NULL, who->client[0] ? who->client : NULL);
+        *ret = b;
+        return 0;
+}
+
+size_t control_running(const struct control *c)
+{
+        return map_len(c->boxes) + c->starting;
+}
+
+int64_t control_boxes_max(const struct control *c)
+{
+        if (c->cfg.boxes_max > 0)
+                return c->cfg.boxes_max;
+        /* Idle boxes cost well under 2 MiB; what bounds their number is what they are used for. An eighth of a GiB each is
+         * what a light job takes, and the cgroup limits keep a heavy one from hurting the others. */
+        int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        int64_t fit = pages > 0 && page > 0 ? pages * page / (128 * MIB) : 8;
+        return fit < 4 ? 4 : fit > 1000 ? 1000 : fit;
+}
+
+/* ---- starting ---- */
+
+struct place {
+        struct list node;
+};
+
+static size_t place_of(const struct control *c, const struct place *p)
+{
+        size_t n = 1;
+
+        list_for_each(it, &c->queue) {
+                if (it == &p->node)
+                        return n;
+                n++;
+        }
+        return n;
+}
+
+static bool has_room(const struct control *c)
+{
+        return (int64_t) control_running(c) < control_boxes_max(c);
+}
+
+static int no_room(const struct control *c, struct err *e)
+{
+        return err_set(e, -EAGAIN, "no room for another box: %zu run and %lld fit; sandbox_stop on one that is no longer needed makes"
+                                   " room (sandbox_list shows them), or pass waitForCapacitySec to queue; nothing was started",
+                       control_running(c), (long long) control_boxes_max(c));
+}
+
+/* Takes a slot (c->starting), in arrival order. */
+static int coroutine_fn take_slot(struct control *c, const struct box_request *r, struct err *e)
+{
+        struct place me = { { NULL, NULL } };
+        int64_t until = loop_now() + r->wait_capacity_ms;
+        size_t told = 0;
+        int ret = 0;
+
+        if (list_empty(&c->queue) && has_room(c)) {
+                c->starting++;
+                return 0;
+        }
+        if (r->wait_capacity_ms <= 0)
+                return no_room(c, e);
+        list_append(&c->queue, &me.node);
+        while (!(c->queue.next == &me.node && has_room(c))) {
+                size_t place = place_of(c, &me);
+                int64_t left = until - loop_now();
+
+                if (place != told && r->waiting)
+                        r->waiting(told = place, r->arg);
+                if (c->stopping)
+                        ret = err_set(e, -ECANCELED, "the server is stopping; nothing was started");
+                else if (left <= 0)
+                        ret = no_room(c, e);
+                if (ret < 0)
+                        break;
+                int w = waitq_wait(&c->capacity, left);
+                if (w == -ECANCELED) {
+                        ret = w;
+                        break;
+                }
+        }
+        list_remove(&me.node);
+        if (ret == 0)
+                c->starting++;
+        /* Whoever is first now may have room too. */
+        waitq_wake_all(&c->capacity);
+        return ret;
+}
+
+static int check_services(const struct json *services, struct err *e)
+{
+        _cleanup_(map_freep) struct map *seen = map_new();
+
+        for (size_t i = 0; i < json_len(services); i++) {
+                const struct json *s = json_at(services, i);
+                struct str name = str_of(json_get_str(s, "name", ""));
+
+                if (map_put(seen, name, seen))
+                        return err_set(e, -EINVAL, "`services` names \"%.64s\" twice: each name must be unique", name.p);
+        }
+        return 0;
+}
+
+/* Names of services resolve to the box itself from the first moment. */
+static int coroutine_fn declare_hosts(struct control *c, const char *box, const struct json *services, struct err *e)
+{
+        if (json_len(services) == 0)
+                return 0;
+        struct json *head = json_obj(), *entries = json_arr();
+
+        json_set_str(head, "op", "hosts");
+        for (size_t i = 0; i < json_len(services); i++) {
+                struct json *entry = json_obj();
+
+                json_set_str(entry, "name", json_get_str(json_at(services, i), "name", NULL));
+                json_set_str(entry, "address", "127.0.0.1");
+                json_push(entries, entry);
+        }
+        json_set(head, "entries", entries);
+        return guest_ask(c, box, head, NULL, e);
+}
+
+static int coroutine_fn create_and_record(struct control *c, const struct identity *who, const struct box_request *r,
+                                          const struct driver_size *size, char id[33], struct err *e)
+{
+        _cleanup_free_ char *services = r->services ? json_text(r->services) : xstrdup("[]");
+        int64_t now = wall_ms();
+        int ret;
+
+        random_id(id, BOX_ID_LEN);
+        struct box_row row = {
+                .id = id, .account = (char *) who->account, .name = (char *) (r->name ? r->name : id), .goal = (char *) r->goal,
+                .image = (char *) r->image, .size = (char *) r->size, .state = (char *) "starting",
+                .agent = who->agent[0] ? (char *) who->agent : NULL, .agent_client = who->client[0] ? (char *) who->client : NULL,
+                .services = services, .repos = (char *) "[]", .created_at = now, .used_at = now,
+        };
+        ret = boxes_insert(c->db, &row, e);
+        if (ret < 0)
+                return ret;
+        ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
+        if (ret == 0)
+                ret = declare_hosts(c, id, r->services, e);
+        if (ret == 0)
+                ret = boxes_set_state(c->db, id, "running", NULL, e);
+        if (ret < 0) {
+                /* Nobody was told of it: it must leave no trace, also when the caller was cancelled meanwhile. */
+                coro_shield();
+                (void) c->driver->ops->destroy(c->driver, id, NULL);
+                coro_unshield();
+                (void) boxes_delete(c->db, id, NULL);
+        }
+        return ret;
+}
+
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33], struct err *e)
+{
+        struct driver_size size;
+        int ret;
+
+        if (size_lookup(r->size, &size) < 0)
+                return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
+        if (!cstr_eq(r->image, c->cfg.default_image))
+                return err_set(e, -EINVAL, "`image`: there is no image \"%.64s\" here; the default is \"%s\"", r->image, c->cfg.default_image);
+        ret = check_services(r->services, e);
+        if (ret == 0)
+                ret = take_slot(c, r, e);
+        if (ret < 0)
+                return ret;
+        ret = create_and_record(c, who, r, &size, id, e);
+        c->starting--;
+        if (ret == 0) {
+                c->starts++;
+                (void) box_new(c, id, who->account, 0);
+        } else {
+                c->start_failures++;
+                (void) err_wrap(e, "the box could not be started, and nothing is left of it");
+                waitq_wake_all(&c->capacity);
+        }
+        return ret;
+}
+
+void box_write_services(struct jw *w, const struct box_row *row)
+{
+        _cleanup_json_ struct json *services = NULL;
+
+        jw_karr(w, "services");
+        if (json_parse(row->services, strlen(row->services), &services, NULL) == 0)
+                for (size_t i = 0; i < json_len(services); i++) {
+                        const struct json *s = json_at(services, i);
+                        int64_t port = json_get_int(s, "port", 0);
+
+                        jw_obj(w);
+                        jw_kstr(w, "name", json_get_str(s, "name", ""));
+                        jw_kint(w, "port", port);
+                        jw_kint(w, "targetPort", json_get_int(s, "targetPort", port));
+                        jw_kstr(w, "mode", "box");
+                        jw_kbool(w, "web", json_get_bool(s, "web", false));
+                        jw_end(w);
+                }
+        jw_end(w);
+}
+
+/* ---- ending ---- */
+
+static int64_t last_sync_ms(struct control *c, const struct box_row *row)
+{
+        struct query q;
+        int64_t at = row->created_at;
+
+        query(c->db, &q, "SELECT max(ended_at) FROM steps WHERE box_id = ? AND tool = 'sandbox_sync' AND error IS NULL");
+        query_str(&q, row->id);
+        if (query_row(&q) && !col_null(&q, 0))
+                at = col_int(&q, 0);
+        (void) query_end(&q, NULL);
+        return at;
+}
+
+/*
+ * What in /work is neither pushed to a git remote nor as it was synced in: one line per top-level entry, "kind count count path".
+ * Runs in the box with its own tools; git there reads a repository's configuration only of that box.
+ */
+static const char unsaved_script[] =
+        "cd /work 2>/dev/null || exit 0\n"
+        "shopt -s dotglob nullglob\n"
+        "for p in *; do\n"
+        "  case $p in .psbx-sync) continue;; esac\n"
+        "  if [ -e \"$p/.git\" ] && command -v git >/dev/null; then\n"
+        "    u=$(git -C \"$p\" --no-optional-locks status --porcelain 2>/dev/null | head -n 10000 | wc -l)\n"
+        "    a=$(git -C \"$p\" log --oneline --branches --not --remotes 2>/dev/null | head -n 10000 | wc -l)\n"
+        "    [ \"$u$a\" = 00 ] || printf 'git %s %s %s\\0' \"$u\" \"$a\" \"$p\"\n"
+        "  else\n"
+        "    n=$(find \"$p\" -name node_modules -prune -o \\( -type f -o -type l \\) -newermt \"$SINCE\" -print 2>/dev/null | head -n 10000 | wc -l)\n"
+        "    [ \"$n\" = 0 ] || printf 'files %s 0 %s\\0' \"$n\" \"$p\"\n"
+        "  fi\n"
+        "done\n";
+
+static void parse_unsaved(struct str out, struct json *list)
+{
+        while (out.n && json_len(list) < 100) {
+                struct str line = str_cut(&out, '\0');
+                struct str kind = str_cut(&line, ' '), first = str_cut(&line, ' '), second = str_cut(&line, ' ');
+                uint64_t a = 0, b = 0;
+
+                if (parse_u64(first, 1000000, &a) < 0 || parse_u64(second, 1000000, &b) < 0 || line.n == 0)
+                        continue;
+                struct json *entry = json_obj();
+                json_set(entry, "path", json_new_strn(line));
+                if (str_eq(kind, STR("git"))) {
+                        json_set_str(entry, "kind", "git");
+                        json_set_int(entry, "uncommitted", (int64_t) a);
+                        json_set_int(entry, "unpushedCommits", (int64_t) b);
+                } else {
+                        json_set_str(entry, "kind", "files");
+                        json_set_int(entry, "changedFiles", (int64_t) a);
+                }
+                json_push(list, entry);
+        }
+}
+
+static struct json *coroutine_fn find_unsaved(struct control *c, const struct box_row *row)
+{
+        _cleanup_guest_ struct guest_op g = { 0 };
+        _cleanup_buf_ struct buf out = BUF_MAX(64 << 10);
+        struct json *list = json_arr(), *head = json_obj(), *env = json_obj();
+        char since[RFC3339_LEN], id[17], piece[4096];
+        struct err e = { 0 };
+
+        random_id(id, sizeof id - 1);
+        /* One second of grace: files of the sync itself carry the time at which they were written. */
+        json_set_str(env, "SINCE", rfc3339(last_sync_ms(c, row) + 1000, since));
+        json_set_str(head, "op", "exec");
+        json_set_str(head, "id", id);
+        json_set_str(head, "cmd", unsaved_script);
+        json_set_str(head, "cwd", ".");
+        json_set(head, "env", env);
+        json_set_int(head, "timeoutMs", 20000);
+        if (guest_open(c, row->id, head, &g, &e) < 0)
+                return list;
+        g.idle_ms = 30000;
+        for (;;) {
+                enum guest_stream stream;
+                _cleanup_json_ struct json *control = NULL;
+                ssize_t n = guest_recv(&g, piece, sizeof piece, &stream, &control, &e);
+
+                if (n < 0)
+                        break;
+                if (n > 0 && stream == GUEST_STDOUT && buf_add(&out, piece, (size_t) n) < 0)
+                        break;
+        }
+        parse_unsaved(buf_str(&out), list);
+        return list;
+}
+
+int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved, struct err *e)
+{
+        struct box_row row = { 0 };
+        int r = boxes_get(c->db, who->account, id, &row, e);
+
+        if (r < 0)
+                return r;
+        struct box *b = map_get(c->boxes, str_of(id));
+        if (b && b->ending) {
+                box_row_done(&row);
+                return err_set(e, -EBUSY, "the box %s is being stopped by another call", id);
+        }
+        *ret_unsaved = b && cstr_eq(row.state, "running") ? find_unsaved(c, &row) : json_arr();
+        if (b)
+                b->ending = true;
+        /* From here the stop runs to its end, whatever becomes of the caller: half a stop would be a lost box. */
+        coro_shield();
+        r = c->driver->ops->destroy(c->driver, id, e);
+        coro_unshield();
+        if (r < 0) {
+                if (b)
+                        b->ending = false;
+        } else {
+                r = boxes_set_state(c->db, id, "deleted", "stopped by sandbox_stop", e);
+                box_forget(c, id);
+        }
+        box_row_done(&row);
+        return r;
+}
+
+/* ---- after a restart ---- */
+
+struct seen {
+        struct control *c;
+        struct map *states; /* id -> static string */
+};
+
+static int note_driver_box(const char *box, const char *state, void *arg)
+{
+        struct seen *s = arg;
+        const char *known = cstr_eq(state, "running") ? "running" : cstr_eq(state, "frozen") ? "frozen" : "dead";
+
+        (void) map_put(s->states, str_of(box), (void *) known);
+        return 0;
+}
+
+static int settle_row(const struct box_row *row, void *arg)
+{
+        struct seen *s = arg;
+        const char *state = map_del(s->states, str_of(row->id));
+        bool alive = state && !cstr_eq(state, "dead");
+
+        if (cstr_eq(row->state, "starting")) {
+                /* Its start call never answered, so nobody knows it; unless that call is still running in this process. */
+                if (s->c->starting == 0) {
+                        if (state)
+                                (void) map_put(s->states, str_of(row->id), (void *) "orphan");
+                        (void) boxes_delete(s->c->db, row->id, NULL);
+                }
+                return 0;
+        }
+        if (cstr_eq(row->state, "lost"))
+                return 0;
+        if (alive) {
+                if (!map_get(s->c->boxes, str_of(row->id)))
+                        (void) box_new(s->c, row->id, row->account, row->oom_kills);
+                return 0;
+        }
+        log_warning("box %s is gone: its processes ended while the server was away", row->id);
+        (void) boxes_set_state(s->c->db, row->id, "lost", state ? "its processes ended; its files are kept" : "it no longer exists on this machine", NULL);
+        box_forget(s->c, row->id);
+        return 0;
+}
+
+struct orphan_list {
+        char (*ids)[33];
+        size_t n;
+};
+
+static int note_orphan(struct str key, void *value, void *arg)
+{
+        struct orphan_list *l = arg;
+
+        (void) value;
+        l->ids = xrealloc(l->ids, (l->n + 1) * sizeof *l->ids);
+        (void) snprintf(l->ids[l->n++], sizeof *l->ids, "%.*s", (int) key.n, key.p);
+        return 0;
+}
+
+void coroutine_fn control_reconcile(struct control *c)
+{
+        struct seen s = { c, map_new() };
+        struct orphan_list orphans = { 0 };
+        struct err e = { 0 };
+        int r = c->driver->ops->list(c->driver, note_driver_box, &s, &e);
+
+        if (r < 0) {
+                log_error("the boxes on this machine cannot be listed: %s", err_text(&e));
+                map_free(s.states);
+                return;
+        }
+        (void) boxes_each(c->db, NULL, false, -1, settle_row, &s);
+        /* What is left has no row, or a row whose start was never answered. Boxes being created right now are not ours to judge. */
+        if (c->starting == 0)
+                (void) map_each(s.states, note_orphan, &orphans);
+        for (size_t i = 0; i < orphans.n; i++) {
+                struct box_row row = { 0 };
+
+                /* A lost box keeps its files until someone stops it. */
+                if (boxes_get(c->db, NULL, orphans.ids[i], &row, NULL) == 0) {
+                        box_row_done(&row);
+                        continue;
+                }
+                log_info("removing box %s, which no call was ever told of", orphans.ids[i]);
+                (void) c->driver->ops->destroy(c->driver, orphans.ids[i], NULL);
+        }
+        free(orphans.ids);
+        map_free(s.states);
+        c->reconciled = true;
+        waitq_wake_all(&c->capacity);
+}
+
+void control_box_exited(const char *box, const char *how, void *arg)
+{
+        struct control *c = arg;
+        struct box *b = map_get(c->boxes, str_of(box));
+
+        if (!b || b->ending)
+                return;
+        log_warning("box %s ended by itself: %s", box, how);
+        (void) boxes_set_state(c->db, box, "lost", how, NULL);
+        box_forget(c, box);
+}

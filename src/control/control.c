@@ -1,0 +1,76 @@
+#include "control/control.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "loop/loop.h"
+
+#include <stdlib.h>
+
+#define JANITOR_MS 60000
+#define DAY_MS (24 * 3600 * (int64_t) 1000)
+#define SESSIONS_KEPT 100000
+
+
+static void coroutine_fn reconcile_main(void *arg)
+{
+        control_reconcile(arg);
+}
+
+static void driver_ready(void *arg)
+{
+        (void) coro_start(reconcile_main, arg, CORO_STACK_DEFAULT, "reconcile");
+}
+
+static void janitor(void *arg)
+{
+        struct control *c = arg;
+        int64_t now = wall_ms();
+
+        if (objects_expire(c->objects, now) > 0)
+                log_debug("objects past their time were removed");
+        (void) sessions_trim(c->db, now - 30 * DAY_MS, SESSIONS_KEPT);
+        (void) agents_trim(c->db, now - 30 * DAY_MS);
+}
+
+int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver, struct control **ret,
+                struct err *e)
+{
+        struct control *c = xcalloc(1, sizeof *c);
+
+        (void) e;
+        c->cfg = *cfg;
+        c->db = db;
+        c->objects = objects;
+        c->driver = driver;
+        c->origin = xstrdup(cfg->origin);
+        c->boxes = map_new();
+        list_init(&c->queue);
+        waitq_init(&c->capacity);
+        (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
+        driver->on_exit = control_box_exited;
+        driver->on_ready = driver_ready;
+        driver->arg = c;
+        c->janitor = timer_start(JANITOR_MS, JANITOR_MS, janitor, c);
+        *ret = c;
+        return 0;
+}
+
+static int release_one(struct str key, void *value, void *arg)
+{
+        (void) key;
+        (void) arg;
+        box_release(value);
+        return 0;
+}
+
+void control_free(struct control *c)
+{
+        if (!c)
+                return;
+        timer_stop(&c->janitor);
+        (void) map_each(c->boxes, release_one, NULL);
+        map_free(c->boxes);
+        free(c->origin);
+        free(c);
+}

@@ -1,0 +1,114 @@
+/*
+ * control: the product's state and rules, driver-blind. One struct control per server; everything runs on its loop.
+ *
+ * What a client was told lies in the store before it is told. Rows are the truth; struct box is only what a running server adds.
+ */
+#pragma once
+
+#include "base/map.h"
+#include "base/json.h"
+#include "driver/driver.h"
+#include "http/call.h"
+#include "loop/wait.h"
+#include "store/accounts.h"
+#include "store/boxes.h"
+#include "store/objects.h"
+
+/* Who is asking. Made by auth/ for each request; valid while the request runs. */
+struct identity {
+        char account[16];
+        char key_id[32];
+        char agent[65];   /* X-Psbx-Agent, "" when absent */
+        char client[65];  /* X-Psbx-Client, "" when absent */
+        int64_t wait_ms;  /* X-Psbx-Tool-Wait-Sec, 25 s when absent, 1800 s at most */
+};
+
+struct control_config {
+        const char *state_dir;
+        const char *origin;         /* "http://127.0.0.1:7420": where links to ourselves point */
+        const char *default_image;  /* "host" */
+        int64_t boxes_max;          /* running at once; 0: computed from the machine's memory */
+        unsigned char link_key[32]; /* signs download links */
+};
+
+struct control {
+        struct control_config cfg;
+        struct db *db;
+        struct objects *objects;
+        struct driver *driver;
+        char *origin;
+
+        struct map *boxes;          /* id -> struct box, for boxes that run */
+        size_t starting;            /* claims under way, counted against boxes_max */
+        struct list queue;          /* callers that wait for capacity, in order */
+        struct waitq capacity;
+        bool reconciled;            /* the driver's boxes and ours were compared since it came up */
+        bool stopping;
+        uint64_t execs, starts, start_failures;
+        struct timer *janitor;
+};
+
+int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver, struct control **ret,
+                struct err *e);
+void control_free(struct control *c);
+/* A box ended by itself: its row says so from now on. The driver calls it. */
+void control_box_exited(const char *box, const char *how, void *control);
+
+/* ---- boxes (box.c) ---- */
+
+/* What a running server knows of a box beyond its row. Reference counted: a stop must not pull it from under a call. */
+struct box {
+        char id[33];
+        char account[16];
+        unsigned refs;
+        bool ending;               /* a stop is under way */
+        int64_t oom_kills;         /* last seen */
+        unsigned calls;            /* running exec and file calls */
+        char *running_note;
+        struct waitq changed;
+};
+
+/* The account's running box. -ENOENT (unknown, or another account's: the same words), -ESTALE with the reason when it does not run. Counts as use. */
+int box_acquire(struct control *c, const struct identity *who, const char *id, struct box **ret, struct err *e);
+void box_release(struct box *b);
+void box_releasep(struct box **b);
+#define _cleanup_box_ _cleanup_(box_releasep)
+
+struct box_request {
+        const char *name, *goal, *image, *size;
+        const struct json *services; /* checked array or NULL */
+        int64_t wait_capacity_ms;
+        /* Called while the caller waits for room: its place in the queue, from 1. */
+        void (*waiting)(size_t place, void *arg);
+        void *arg;
+};
+/* Claims a box; the id into id. Refusals (image, size, services, capacity) start nothing. */
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33], struct err *e);
+int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved, struct err *e);
+/* Compares the store with the driver after a (re)start of either: adopts, marks lost, removes orphans. */
+void coroutine_fn control_reconcile(struct control *c);
+
+int size_lookup(const char *name, struct driver_size *ret); /* small medium large; -ENOENT */
+size_t control_running(const struct control *c);
+int64_t control_boxes_max(const struct control *c);
+
+/* JSON of a box's services with their addresses, from the row. */
+void box_write_services(struct jw *w, const struct box_row *row);
+
+/* ---- conversations (agents.c) ---- */
+bool agent_id_ok(const char *s);
+void agent_called(struct control *c, const struct identity *who);
+/* "working" "away" "left" "idle" "untracked", for the box's conversation. */
+const char *agent_state(struct control *c, const struct box_row *row, struct agent_row *ret);
+void agent_write(struct jw *w, struct control *c, const struct box_row *row, const struct identity *who);
+
+/* ---- links (links.c) ---- */
+/* A signed link to an object, valid until the given time. Allocated. */
+char *link_make(const struct control *c, const char *object, const char *name, int64_t expires_ms);
+/* 0, -EACCES (bad signature), -ETIME (over). */
+int link_check(const struct control *c, struct str object, struct str expires, struct str signature);
+
+/* ---- REST (rest*.c); who is authenticated ---- */
+/* True when the path was one of ours and an answer was given. */
+bool coroutine_fn rest_handle(struct control *c, struct call *call, const struct identity *who);
+void coroutine_fn rest_blob(struct control *c, struct call *call); /* no identity: the link is the permission */

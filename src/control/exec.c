@@ -1,0 +1,304 @@
+#include "control/exec.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "loop/loop.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PIECE ((size_t) 16 << 10)
+/* Beyond a command's own limit, its daemon gets this long to end the tree and to answer. */
+#define GRACE_MS 30000
+
+void exec_result_init(struct exec_result *r, struct objects *objects)
+{
+        *r = (struct exec_result){ 0 };
+        output_init(&r->out, objects);
+        output_init(&r->err, objects);
+}
+
+void exec_result_done(struct exec_result *r)
+{
+        output_done(&r->out);
+        output_done(&r->err);
+}
+
+static struct json *exec_head(const struct exec_request *q)
+{
+        struct json *h = json_obj();
+
+        json_set_str(h, "op", "exec");
+        json_set_str(h, "id", q->id);
+        json_set_str(h, "cmd", q->cmd);
+        json_set_str(h, "cwd", q->cwd);
+        json_set_str(h, "note", q->note);
+        if (q->env)
+                json_set(h, "env", json_ref((struct json *) q->env));
+        if (!q->background)
+                json_set_int(h, "timeoutMs", q->timeout_ms);
+        json_set_bool(h, "background", q->background);
+        json_set_bool(h, "stdin", q->stdin_text && q->stdin_text[0]);
+        return h;
+}
+
+struct feeder {
+        struct guest_op *g;
+        const char *text;
+        bool done;
+        struct waitq q;
+};
+
+/* Input goes in beside the reading of output: a command that writes before it reads would else block both. */
+static void coroutine_fn feed_stdin(void *arg)
+{
+        struct feeder *f = arg;
+
+        (void) guest_send(f->g, GUEST_STDIN, true, f->text, strlen(f->text));
+        f->done = true;
+        waitq_wake_all(&f->q);
+}
+
+static int coroutine_fn read_output(struct guest_op *g, struct exec_result *ret, struct err *e)
+{
+        /* On the heap, and only while bytes come: a call that waits costs no buffer. */
+        _cleanup_free_ char *piece = xmalloc(PIECE);
+
+        for (;;) {
+                enum guest_stream stream = GUEST_CONTROL;
+                _cleanup_json_ struct json *control = NULL;
+                ssize_t n = guest_recv(g, piece, PIECE, &stream, &control, e);
+
+                if (n == -ENODATA)
+                        return 0;
+                if (n < 0)
+                        return (int) n;
+                if (n > 0 && stream == GUEST_STDOUT)
+                        output_add(&ret->out, piece, (size_t) n);
+                else if (n > 0 && stream == GUEST_STDERR)
+                        output_add(&ret->err, piece, (size_t) n);
+        }
+}
+
+static void coroutine_fn stop_job(struct control *c, const char *box, const char *id)
+{
+        struct json *head = json_obj();
+
+        json_set_str(head, "op", "procs");
+        json_set_str(head, "action", "stop");
+        json_set_str(head, "id", id);
+        coro_shield();
+        (void) guest_ask(c, box, head, NULL, NULL);
+        coro_unshield();
+}
+
+static int coroutine_fn converse(struct control *c, struct box *b, const struct exec_request *q, struct exec_result *ret, struct json **ret_job,
+                                 struct err *e)
+{
+        _cleanup_guest_ struct guest_op g = { 0 };
+        struct feeder f = { .g = &g, .text = q->stdin_text, .done = true };
+        struct coro *feeding = NULL;
+        int r = guest_open(c, b->id, exec_head(q), &g, e);
+
+        if (r < 0)
+                return r;
+        g.idle_ms = q->background ? GRACE_MS : q->timeout_ms + GRACE_MS;
+        waitq_init(&f.q);
+        if (q->stdin_text && q->stdin_text[0]) {
+                f.done = false;
+                feeding = coro_start(feed_stdin, &f, CORO_STACK_DEFAULT, "exec stdin");
+                if (!feeding)
+                        return err_set(e, -EAGAIN, "the server is at its limit of running calls; the command was started without input");
+        }
+        r = read_output(&g, ret, e);
+        if (!f.done) {
+                coro_cancel(feeding);
+                coro_shield();
+                while (!f.done)
+                        (void) waitq_wait(&f.q, -1);
+                coro_unshield();
+        }
+        if (r == 0) {
+                r = guest_result_error(g.result, e);
+                *ret_job = json_ref(g.result);
+        }
+        return r;
+}
+
+static void step_from(struct step *s, const struct exec_result *r, const struct err *e, int code)
+{
+        s->ended_at = wall_ms();
+        s->exit_code = r->exit_code;
+        s->has_exit = r->has_exit;
+        s->signal = r->signal[0] ? r->signal : NULL;
+        s->timed_out = r->timed_out;
+        s->oom_killed = r->oom_killed;
+        s->error = code < 0 ? code == -ECANCELED ? "cancelled by the caller; its processes were ended" : err_text(e) : NULL;
+}
+
+int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q, struct exec_result *ret,
+                          struct err *e)
+{
+        struct step s = { .box = b->id, .tool = "sandbox_exec", .exec_id = q->id, .agent = who->agent[0] ? who->agent : NULL,
+                          .command = q->cmd, .directory = q->cwd, .note = q->note, .started_at = wall_ms() };
+        _cleanup_json_ struct json *job = NULL;
+        int r = steps_begin(c->db, &s, e);
+
+        if (r < 0)
+                return r;
+        c->execs++;
+        b->calls++;
+        r = converse(c, b, q, ret, &job, e);
+        if (r == -ECANCELED && !c->stopping)
+                stop_job(c, b->id, q->id);
+        if (r == 0 && !q->background) {
+                int64_t seen = b->oom_kills;
+
+                exec_fill_ending(c, b->id, &b->oom_kills, job, ret);
+                if (b->oom_kills != seen)
+                        (void) boxes_set_oom(c->db, b->id, b->oom_kills);
+        }
+        b->calls--;
+        step_from(&s, ret, e, r);
+        (void) steps_end(c->db, &s, NULL);
+        return r;
+}
+
+/* A denial is worth a sentence: the agent would otherwise guess from an errno text. */
+static void coroutine_fn explain_denials(struct control *c, const char *box, struct exec_result *ret)
+{
+        _cleanup_buf_ struct buf text = BUF_MAX(OUTPUT_INLINE * 4);
+        struct driver_stats st;
+        size_t n = 0;
+
+        (void) output_text(&ret->err, OUTPUT_INLINE, &text);
+        struct str t = buf_str(&text);
+        bool disk = str_has(t, STR("No space left on device")) || str_has(t, STR("ENOSPC")) || str_has(t, STR("Disk quota exceeded"));
+        bool pids = str_has(t, STR("Resource temporarily unavailable")) || str_has(t, STR("Cannot fork")) || str_has(t, STR("EAGAIN"));
+        if ((!disk && !pids) || c->driver->ops->stats(c->driver, box, &st, NULL) < 0)
+                return;
+        if (disk)
+                (void) snprintf(ret->denied[n++], sizeof ret->denied[0], "disk: the box's disk is full (%lld of %lld MiB used); delete files or start a larger size",
+                                (long long) (st.disk_used >> 20), (long long) (st.disk_limit >> 20));
+        if (pids)
+                (void) snprintf(ret->denied[n], sizeof ret->denied[0], "processes: the box's limit of %lld processes was reached (%lld now)",
+                                (long long) st.pids_limit, (long long) st.pids_used);
+}
+
+void coroutine_fn exec_fill_ending(struct control *c, const char *box, int64_t *oom_seen, const struct json *result, struct exec_result *ret)
+{
+        const char *signal = json_get_str(result, "signal", NULL);
+
+        ret->has_exit = json_type(json_get(result, "exitCode")) == JSON_INT;
+        ret->exit_code = json_get_int(result, "exitCode", 0);
+        ret->timed_out = json_get_bool(result, "timedOut", false);
+        ret->oom_killed = json_get_bool(result, "oomKilled", false);
+        ret->duration_ms = json_get_int(result, "durationMs", 0);
+        (void) snprintf(ret->signal, sizeof ret->signal, "%s", signal ? signal : "");
+        /* Only boxhost sees the cgroup's counter; it is asked when a process of the job was killed, which is rare. */
+        if (json_get_bool(result, "sigkill", false) || cstr_eq(signal, "SIGKILL") || ret->exit_code == 137) {
+                struct driver_stats st;
+
+                if (c->driver->ops->stats(c->driver, box, &st, NULL) == 0) {
+                        ret->oom_killed = ret->oom_killed || st.oom_kills > *oom_seen;
+                        *oom_seen = st.oom_kills;
+                }
+        }
+        if (ret->has_exit && ret->exit_code != 0)
+                explain_denials(c, box, ret);
+}
+
+int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e)
+{
+        (void) c;
+        int r = read_output(g, ret, e);
+        if (r == 0)
+                r = guest_result_error(g->result, e);
+        if (r < 0)
+                return r;
+        ret->out.omitted_before = (uint64_t) json_get_int(g->result, "stdoutOmitted", 0);
+        ret->err.omitted_before = (uint64_t) json_get_int(g->result, "stderrOmitted", 0);
+        *job = json_ref(g->result);
+        return 0;
+}
+
+static void write_links(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, bool out_cut,
+                        bool err_cut)
+{
+        const char *why = NULL, *why_err = NULL;
+        _cleanup_free_ char *out = NULL, *err = NULL;
+
+        if (out_cut || !output_exact(&r->out))
+                out = output_link(&r->out, c, who->account, box, "stdout.txt", &why);
+        if (err_cut || !output_exact(&r->err))
+                err = output_link(&r->err, c, who->account, box, "stderr.txt", &why_err);
+        if (out || err)
+                jw_kstr(w, "outputUrl", out ? out : err);
+        if (out && err)
+                jw_kstr(w, "stderrUrl", err);
+        if (why || why_err) {
+                _cleanup_free_ char *note = xasprintf("the whole output cannot be given: %s", why ? why : why_err);
+
+                jw_kstr(w, "outputNote", note);
+        }
+}
+
+/* Splits the room between the streams: a short one leaves its share to the other. */
+static void share(const struct exec_result *r, size_t limit, size_t *out, size_t *err)
+{
+        size_t o = (size_t) (r->out.total < limit ? r->out.total : limit);
+        size_t n = (size_t) (r->err.total < limit ? r->err.total : limit);
+
+        *out = n < limit / 2 ? limit - n : max_size(limit / 2, limit - min_size(limit, n));
+        *err = o < limit / 2 ? limit - o : limit - *out;
+        if (o + n <= limit) {
+                *out = max_size(o, 1);
+                *err = max_size(n, 1);
+        }
+}
+
+void exec_write(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, size_t text_limit)
+{
+        _cleanup_buf_ struct buf out = BUF_MAX(4 * OUTPUT_INLINE), err = BUF_MAX(4 * OUTPUT_INLINE), escaped = BUF_MAX(32 * OUTPUT_INLINE);
+        bool out_cut = false, err_cut = false;
+        size_t limit = text_limit;
+
+        /* What counts is the size after JSON escaping, up to six times the bytes: shrink until it fits. */
+        for (;; limit = limit * 2 / 3) {
+                size_t out_limit, err_limit;
+                struct jw probe;
+
+                share(r, limit, &out_limit, &err_limit);
+                buf_clear(&out);
+                buf_clear(&err);
+                buf_clear(&escaped);
+                out_cut = output_text(&r->out, out_limit, &out);
+                err_cut = output_text(&r->err, err_limit, &err);
+                jw_init(&probe, &escaped);
+                jw_arr(&probe);
+                jw_strn(&probe, buf_str(&out));
+                jw_strn(&probe, buf_str(&err));
+                (void) jw_end_all(&probe);
+                if (escaped.len <= text_limit + 2048 || limit < 512)
+                        break;
+        }
+        if (r->has_exit)
+                jw_kint(w, "exitCode", r->exit_code);
+        jw_key(w, "signal");
+        jw_str(w, r->signal[0] ? r->signal : NULL);
+        jw_kbool(w, "timedOut", r->timed_out);
+        jw_kbool(w, "oomKilled", r->oom_killed);
+        jw_kstrn(w, "stdout", buf_str(&out));
+        jw_kstrn(w, "stderr", buf_str(&err));
+        jw_kbool(w, "truncated", out_cut || err_cut);
+        write_links(w, c, who, box, r, out_cut, err_cut);
+        if (r->denied[0][0]) {
+                jw_karr(w, "denied");
+                for (size_t i = 0; i < ARRAY_LEN(r->denied) && r->denied[i][0]; i++)
+                        jw_str(w, r->denied[i]);
+                jw_end(w);
+        }
+        jw_kint(w, "durationMs", r->duration_ms);
+}

@@ -1,0 +1,167 @@
+#include "control/output.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define HALF (OUTPUT_INLINE / 2)
+#define LINK_MS ((int64_t) 3600 * 1000)
+#define KEEP_MS ((int64_t) 24 * 3600 * 1000)
+
+void output_init(struct output *o, struct objects *objects)
+{
+        *o = (struct output){ .objects = objects, .head = BUF_MAX(HALF) };
+        o->object.fd = -1;
+}
+
+void output_done(struct output *o)
+{
+        buf_done(&o->head);
+        free(steal_ptr(o->tail));
+        if (o->storing)
+                object_abort(&o->object);
+        o->storing = false;
+}
+
+/* The kept tail in order: two runs of the ring. */
+static void tail_runs(const struct output *o, struct str *a, struct str *b)
+{
+        uint64_t beyond = o->total > HALF ? o->total - HALF : 0;
+
+        *a = *b = str_n(NULL, 0);
+        if (!o->tail || beyond == 0)
+                return;
+        if (beyond <= HALF) {
+                *a = str_n(o->tail, (size_t) beyond);
+                return;
+        }
+        size_t at = (size_t) (beyond % HALF);
+        *a = str_n(o->tail + at, HALF - at);
+        *b = str_n(o->tail, at);
+}
+
+static void start_storing(struct output *o)
+{
+        struct str a, b;
+
+        if (object_begin(o->objects, &o->object, NULL) < 0) {
+                o->store_failed = true;
+                return;
+        }
+        o->storing = true;
+        tail_runs(o, &a, &b);
+        (void) object_write(&o->object, o->head.p, o->head.len);
+        (void) object_write(&o->object, a.p, a.n);
+        (void) object_write(&o->object, b.p, b.n);
+}
+
+void output_add(struct output *o, const void *p, size_t n)
+{
+        const char *at = p;
+
+        if (!o->storing && !o->store_failed && o->total + n > OUTPUT_INLINE)
+                start_storing(o);
+        if (o->storing && o->object.bytes + (int64_t) n > OUTPUT_STORED_MAX)
+                o->object.r = -EFBIG;
+        if (o->storing)
+                (void) object_write(&o->object, p, n);
+        size_t first = min_size(n, HALF - min_size(o->head.len, HALF));
+        if (first) {
+                (void) buf_add(&o->head, at, first);
+                o->total += first;
+                at += first;
+                n -= first;
+        }
+        if (n && !o->tail)
+                o->tail = xmalloc(HALF);
+        if (n > HALF) { /* only the last HALF bytes can matter; the ring position follows from the total */
+                o->total += n - HALF;
+                at += n - HALF;
+                n = HALF;
+        }
+        while (n) {
+                size_t pos = (size_t) ((o->total - HALF) % HALF);
+                size_t run = min_size(n, HALF - pos);
+
+                memcpy(o->tail + pos, at, run);
+                o->total += run;
+                at += run;
+                n -= run;
+        }
+}
+
+static struct str suffix(struct str s, size_t n)
+{
+        n = min_size(n, s.n);
+        s = str_n(s.p + (s.n - n), n);
+        /* Not starting inside a character. */
+        while (s.n && ((unsigned char) s.p[0] & 0xc0) == 0x80) {
+                s.p++;
+                s.n--;
+        }
+        return s;
+}
+
+bool output_text(const struct output *o, size_t limit, struct buf *out)
+{
+        _cleanup_buf_ struct buf all = BUF_MAX(OUTPUT_INLINE);
+        struct str a, b;
+
+        tail_runs(o, &a, &b);
+        (void) buf_addstr(&all, buf_str(&o->head));
+        (void) buf_addstr(&all, a);
+        (void) buf_addstr(&all, b);
+        uint64_t missing = o->total - all.len + o->omitted_before;
+        if (missing == 0 && all.len <= limit) {
+                (void) utf8_repair(out, buf_str(&all));
+                return false;
+        }
+        struct str head = utf8_prefix(str_n(all.p, min_size(all.len, o->head.len)), limit / 2);
+        struct str tail = suffix(str_n(all.p + head.n, all.len - head.n), limit - limit / 2);
+        uint64_t left_out = o->total + o->omitted_before - head.n - tail.n;
+        (void) utf8_repair(out, head);
+        (void) buf_addf(out, "\n[… %llu bytes left out here, from byte %zu on …]\n", (unsigned long long) left_out, head.n);
+        (void) utf8_repair(out, tail);
+        return true;
+}
+
+bool output_exact(const struct output *o)
+{
+        if (o->total > OUTPUT_INLINE || o->omitted_before)
+                return false;
+        _cleanup_buf_ struct buf all = BUF_MAX(OUTPUT_INLINE);
+        struct str a, b;
+
+        tail_runs(o, &a, &b);
+        (void) buf_addstr(&all, buf_str(&o->head));
+        (void) buf_addstr(&all, a);
+        (void) buf_addstr(&all, b);
+        return utf8_valid(buf_str(&all));
+}
+
+char *output_link(struct output *o, struct control *c, const char *account, const char *box, const char *name, const char **why)
+{
+        struct err e = { 0 };
+
+        *why = NULL;
+        if (o->omitted_before) {
+                *why = "the connection to the box was lost meanwhile, and its daemon kept only head and tail";
+                return NULL;
+        }
+        if (!o->storing && !o->store_failed)
+                start_storing(o);
+        if (!o->storing) {
+                *why = "the server could not store it";
+                return NULL;
+        }
+        o->storing = false;
+        int r = object_commit(&o->object, account, box, name, "application/octet-stream", KEEP_MS, &e);
+        if (r < 0) {
+                *why = r == -EFBIG ? "it is larger than 1 GiB" : r == -ENOSPC ? "the server's disk is full" : "the server could not store it";
+                return NULL;
+        }
+        return link_make(c, o->object.id, name, wall_ms() + LINK_MS);
+}

@@ -1,0 +1,70 @@
+#include "control/tool.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+void tool_write_box(struct jw *w, struct control *c, const struct box_row *row, const struct identity *who)
+{
+        char at[RFC3339_LEN];
+
+        jw_kstr(w, "id", row->id);
+        jw_kstr(w, "name", row->name);
+        jw_kstr(w, "goal", row->goal);
+        jw_kstr(w, "status", row->state);
+        jw_kstr(w, "createdAt", rfc3339(row->created_at, at));
+        jw_kstr(w, "lastUsedAt", rfc3339(row->used_at, at));
+        agent_write(w, c, row, who);
+        jw_kstr(w, "size", row->size);
+        jw_kstr(w, "image", row->image);
+        box_write_services(w, row);
+}
+
+static void waiting_for_room(size_t place, void *arg)
+{
+        struct tool_call *t = arg;
+        _cleanup_free_ char *text = xasprintf("waiting for room: place %zu in the queue", place);
+
+        mcp_progress(t->r, (double) clock_ms(), 0, text);
+}
+
+static bool refused(struct tool_call *t)
+{
+        if (json_has(t->args, "restore")) {
+                mcp_fail(t->r, "sandbox_start: `restore` is not available yet: boxes cannot be brought back after sandbox_stop; nothing was started");
+                return true;
+        }
+        return false;
+}
+
+void coroutine_fn tool_sandbox_start(struct tool_call *t)
+{
+        int64_t wait_ms = json_get_int(t->args, "waitForCapacitySec", 0) * 1000;
+        struct box_request r = {
+                .name = json_get_str(t->args, "name", NULL),
+                .goal = json_get_str(t->args, "goal", ""),
+                .image = json_get_str(t->args, "image", t->c->cfg.default_image),
+                .size = json_get_str(t->args, "size", "medium"),
+                .services = json_get(t->args, "services"),
+                .wait_capacity_ms = wait_ms < t->who->wait_ms ? wait_ms : t->who->wait_ms,
+                .waiting = waiting_for_room,
+                .arg = t,
+        };
+        _cleanup_buf_ struct buf b = BUF_MAX(TOOL_TEXT_MAX);
+        struct box_row row = { 0 };
+        struct err e = { 0 };
+        struct jw w;
+        char id[33];
+
+        if (refused(t))
+                return;
+        if (box_start(t->c, t->who, &r, id, &e) < 0 || boxes_get(t->c->db, t->who->account, id, &row, &e) < 0) {
+                tool_error(t, &e);
+                return;
+        }
+        jw_init(&w, &b);
+        jw_obj(&w);
+        tool_write_box(&w, t->c, &row, t->who);
+        jw_kstr(&w, "appUrl", t->c->origin);
+        tool_answer(t, &w, &b);
+        box_row_done(&row);
+}

@@ -1,0 +1,112 @@
+#include "control/guest_client.h"
+#include "control/tool.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#define STEPS 30
+#define COMMAND_SHOWN 400
+
+static int write_step(const struct step *s, void *arg)
+{
+        struct jw *w = arg;
+        char at[RFC3339_LEN];
+
+        jw_obj(w);
+        jw_kstr(w, "tool", s->tool);
+        if (s->command)
+                jw_kstrn(w, "command", utf8_prefix(str_of(s->command), COMMAND_SHOWN));
+        if (s->exec_id)
+                jw_kstr(w, "execId", s->exec_id);
+        if (s->directory)
+                jw_kstr(w, "directory", s->directory);
+        if (s->note)
+                jw_kstr(w, "note", s->note);
+        jw_kstr(w, "startedAt", rfc3339(s->started_at, at));
+        if (s->has_exit)
+                jw_kint(w, "exitCode", s->exit_code);
+        if (s->signal)
+                jw_kstr(w, "signal", s->signal);
+        if (s->timed_out)
+                jw_kbool(w, "timedOut", true);
+        if (s->oom_killed)
+                jw_kbool(w, "oomKilled", true);
+        if (s->error)
+                jw_kstr(w, "error", s->error);
+        if (!s->ended_at)
+                jw_kbool(w, "running", true);
+        jw_end(w);
+        return 0;
+}
+
+static void write_pair(struct jw *w, const char *key, const char *used_key, int64_t used, int64_t limit)
+{
+        jw_kobj(w, key);
+        jw_kint(w, used_key, used);
+        if (limit > 0)
+                jw_kint(w, "limit", limit);
+        jw_end(w);
+}
+
+static void coroutine_fn write_live(struct tool_call *t, struct jw *w, const char *id)
+{
+        _cleanup_json_ struct json *hello = NULL;
+        struct driver_stats st = { 0 };
+        struct err e = { 0 };
+        struct json *head = json_obj();
+
+        json_set_str(head, "op", "hello");
+        int r = guest_ask(t->c, id, head, &hello, &e);
+        jw_kobj(w, "health");
+        jw_kbool(w, "healthy", r == 0);
+        if (r < 0)
+                jw_kstr(w, "error", err_text(&e));
+        else
+                jw_kstr(w, "version", json_get_str(hello, "boxd", json_get_str(hello, "version", NULL)));
+        jw_end(w);
+        if (t->c->driver->ops->stats(t->c->driver, id, &st, &e) < 0)
+                return;
+        jw_kobj(w, "resources");
+        jw_kobj(w, "cpu");
+        jw_kint(w, "usedMs", st.cpu_usec / 1000);
+        jw_end(w);
+        write_pair(w, "memory", "used", st.memory_used, st.memory_limit);
+        write_pair(w, "pids", "used", st.pids_used, st.pids_limit);
+        write_pair(w, "disk", "used", st.disk_used, st.disk_limit);
+        jw_kint(w, "oomKills", st.oom_kills);
+        jw_end(w);
+}
+
+void coroutine_fn tool_sandbox_status(struct tool_call *t)
+{
+        /* Thirty commands of full length do not fit a result; each is cut, and the whole is bounded. */
+        _cleanup_buf_ struct buf b = BUF_MAX(TOOL_TEXT_MAX * 2);
+        const char *id = json_get_str(t->args, "id", "");
+        struct box_row row = { 0 };
+        struct err e = { 0 };
+        struct jw w;
+
+        if (boxes_get(t->c->db, t->who->account, id, &row, &e) < 0) {
+                tool_error(t, &e);
+                return;
+        }
+        jw_init(&w, &b);
+        jw_obj(&w);
+        tool_write_box(&w, t->c, &row, t->who);
+        if (row.why)
+                jw_kstr(&w, "statusReason", row.why);
+        jw_key(&w, "repos");
+        jw_raw(&w, str_of(row.repos));
+        if (cstr_eq(row.state, "running") && map_get(t->c->boxes, str_of(id)))
+                write_live(t, &w, id);
+        jw_karr(&w, "links");
+        jw_end(&w);
+        jw_karr(&w, "linkedFrom");
+        jw_end(&w);
+        jw_karr(&w, "steps");
+        (void) steps_last(t->c->db, id, STEPS, write_step, &w);
+        jw_end(&w);
+        tool_answer(t, &w, &b);
+        box_row_done(&row);
+}

@@ -1,0 +1,91 @@
+/* The dispatcher: from a tool's name and raw arguments to the function that runs it. */
+#include "control/tool.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+struct tools {
+        struct control *c;
+        struct schema *schemas[TOOL_COUNT];
+};
+
+static void coroutine_fn adapter_only(struct tool_call *t)
+{
+        mcp_fail(t->r, "%s reads and writes files on your machine, so it runs in the stdio adapter, not over plain HTTP; nothing was done."
+                       " Add the adapter: claude mcp add parallelsandbox --env PARALLELSANDBOX_API_KEY=<key> -- parallelsandbox-mcp"
+                       " (any other client: run parallelsandbox-mcp as a stdio server). %s",
+                 t->name,
+                 cstr_eq(t->name, "sandbox_pull") ? "Without it, sandbox_get gives a link to download." :
+                                                    "Without it, sandbox_exec can fetch code with git.");
+}
+
+static void (*const functions[TOOL_COUNT])(struct tool_call *t) = {
+        [TOOL_SANDBOX_START] = tool_sandbox_start,
+        [TOOL_SANDBOX_LIST] = tool_sandbox_list,
+        [TOOL_SANDBOX_STATUS] = tool_sandbox_status,
+        [TOOL_SANDBOX_EXEC] = tool_sandbox_exec,
+        [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,
+        [TOOL_SANDBOX_GET] = tool_sandbox_get,
+        [TOOL_SANDBOX_STOP] = tool_sandbox_stop,
+        [TOOL_SANDBOX_SYNC] = adapter_only,
+        [TOOL_SANDBOX_PULL] = adapter_only,
+};
+
+int tools_new(struct control *c, struct tools **ret, struct err *e)
+{
+        struct tools *t = xcalloc(1, sizeof *t);
+
+        t->c = c;
+        for (int i = 0; i < TOOL_COUNT; i++) {
+                _cleanup_json_ struct json *schema = NULL;
+                int r = json_parse(tools_schema[i], strlen(tools_schema[i]), &schema, e);
+
+                if (r == 0 && !(t->schemas[i] = schema_compile(schema, e)))
+                        r = -22;
+                if (r < 0) {
+                        tools_free(t);
+                        return err_wrap(e, "schema of %s", tools_table[i].name);
+                }
+        }
+        *ret = t;
+        return 0;
+}
+
+void tools_free(struct tools *t)
+{
+        for (int i = 0; t && i < TOOL_COUNT; i++)
+                schema_free(t->schemas[i]);
+        free(t);
+}
+
+int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, const struct json *args, void *arg)
+{
+        struct tools *tools = arg;
+        _cleanup_json_ struct json *none = args ? NULL : json_obj();
+        struct tool_call t = { tools->c, mcp_user(r), r, args ? args : none, tool->name };
+        struct err e = { 0 };
+
+        agent_called(t.c, t.who);
+        if (!tools_adapter_only[tool->id] && schema_check(tools->schemas[tool->id], t.args, &e) < 0) {
+                mcp_fail(r, "%s: %s; nothing was run", tool->name, err_text(&e));
+                return 0;
+        }
+        functions[tool->id](&t);
+        return 0;
+}
+
+void tool_answer(struct tool_call *t, struct jw *w, struct buf *b)
+{
+        if (jw_end_all(w) < 0) {
+                mcp_fail(t->r, "%s did its work, but its result did not fit into an answer: sandbox_status shows what was done", t->name);
+                return;
+        }
+        mcp_result_json(t->r, buf_str(b));
+}
+
+void tool_error(struct tool_call *t, const struct err *e)
+{
+        mcp_fail(t->r, "%s: %s", t->name, err_text(e));
+}

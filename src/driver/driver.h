@@ -1,0 +1,58 @@
+/*
+ * driver: makes and removes the places where boxd runs, and gives a byte stream to it; everything else is driver-blind.
+ *
+ * One table of functions per kind. Each function suspends the calling coroutine; strings in results belong to the caller.
+ * Box ids are `^[a-z0-9]{4,32}$` and unique for ever in one state folder.
+ */
+#pragma once
+
+#include "base/err.h"
+#include "base/json.h"
+#include "loop/stream.h"
+
+#include <stdint.h>
+
+struct driver_size {
+        double cpus;
+        int64_t memory_bytes, pids, disk_bytes;
+};
+
+struct driver_stats {
+        int64_t cpu_usec, memory_used, memory_limit, pids_used, pids_limit, disk_used, disk_limit, oom_kills, pids_denied;
+};
+
+struct driver;
+
+struct driver_ops {
+        const char *name;
+        int coroutine_fn (*create)(struct driver *d, const char *box, const char *image, const char *hostname,
+                                   const struct driver_size *size, struct err *e);
+        /* Idempotent: a box that is gone is no error. */
+        int coroutine_fn (*destroy)(struct driver *d, const char *box, struct err *e);
+        int coroutine_fn (*freeze)(struct driver *d, const char *box, struct err *e);
+        int coroutine_fn (*thaw)(struct driver *d, const char *box, struct err *e);
+        /* A fresh connection to the box's boxd. -ENOENT when the box does not run. */
+        int coroutine_fn (*connect)(struct driver *d, const char *box, struct stream **ret, struct err *e);
+        /* fn for each box the driver knows; state "running", "frozen" or "dead". */
+        int coroutine_fn (*list)(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg, struct err *e);
+        int coroutine_fn (*stats)(struct driver *d, const char *box, struct driver_stats *ret, struct err *e);
+        /* What the machine has and lacks, as boxhost's hello tells it; owned by the caller. */
+        int coroutine_fn (*hello)(struct driver *d, struct json **ret, struct err *e);
+        void (*free)(struct driver *d);
+};
+
+struct driver {
+        const struct driver_ops *ops;
+        /* Set by the owner: called on the loop when a box ended by itself, and when the driver lost and regained its engine. */
+        void (*on_exit)(const char *box, const char *how, void *arg);
+        void (*on_ready)(void *arg);
+        void *arg;
+};
+
+/*
+ * The local driver (boxhost). Either fds of boxhost connections arrive over a control socket from the supervisor (feed_fd >= 0, a
+ * SOCK_SEQPACKET socket that passes descriptors, one per boxhost started), or it connects to a listening boxhost at socket_path.
+ * run_dir holds boxd's sockets, `<run_dir>/<box>.sock`.
+ */
+int driver_local_new(int feed_fd, const char *socket_path, const char *run_dir, struct driver **ret, struct err *e);
+bool driver_local_ready(const struct driver *d);

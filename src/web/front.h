@@ -1,0 +1,31 @@
+/*
+ * front: what every HTTP request passes first: Host and Origin (DNS rebinding), authentication, and the choice of who answers it.
+ * Owns nothing but its own settings; runs in the request's coroutine.
+ */
+#pragma once
+
+#include "control/control.h"
+#include "http/server.h"
+#include "mcp/mcp.h"
+
+struct front {
+        struct control *control;
+        struct mcp_server *mcp;
+        struct http_server *http;
+        struct db *db;
+        const char *host;               /* listening host, as in the origin, without port */
+        unsigned port;
+        const char *const *extra_hosts; /* further names people use for this server, NULL terminated, or NULL */
+        int64_t started_ms;
+        bool stopping;
+        bool (*driver_ready)(const struct driver *d);
+};
+
+void coroutine_fn front_handle(struct call *call, void *front);
+
+/* For tests: whether a Host value ("name", "name:port", "[v6]:port") names this server. */
+bool front_host_ok(const struct front *f, struct str host);
+bool front_origin_ok(const struct front *f, struct str origin);
+
+/* Prometheus text (metrics.c). */
+int metrics_write(const struct front *f, struct buf *out);

@@ -1,0 +1,58 @@
+#include "web/front.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static int metric(struct buf *b, const char *name, const char *type, const char *help, double value)
+{
+        return buf_addf(b, "# HELP psbx_%s %s\n# TYPE psbx_%s %s\npsbx_%s %.17g\n", name, help, name, type, name, value);
+}
+
+static double resident_bytes(void)
+{
+        long pages = 0, resident = 0;
+        FILE *f = fopen("/proc/self/statm", "re");
+
+        if (!f)
+                return 0;
+        int n = fscanf(f, "%ld %ld", &pages, &resident);
+        (void) fclose(f);
+        return n == 2 ? (double) resident * (double) sysconf(_SC_PAGESIZE) : 0;
+}
+
+int metrics_write(const struct front *f, struct buf *b)
+{
+        struct http_stats http;
+        struct mcp_stats mcp;
+        const struct control *c = f->control;
+        int r;
+
+        http_server_stats(f->http, &http);
+        mcp_server_stats(f->mcp, &mcp);
+        r = metric(b, "uptime_seconds", "gauge", "Seconds since the server started.", (double) (clock_ms() - f->started_ms) / 1000);
+        const struct {
+                const char *name, *type, *help;
+                double value;
+        } rows[] = {
+                { "resident_bytes", "gauge", "Resident memory of the server.", resident_bytes() },
+                { "boxes_running", "gauge", "Boxes that run.", (double) control_running(c) },
+                { "boxes_max", "gauge", "Boxes that may run at once.", (double) control_boxes_max(c) },
+                { "box_starts_total", "counter", "Boxes started.", (double) c->starts },
+                { "box_start_failures_total", "counter", "Box starts that failed.", (double) c->start_failures },
+                { "execs_total", "counter", "Commands run.", (double) c->execs },
+                { "object_bytes", "gauge", "Bytes kept for downloads.", (double) objects_bytes(c->objects) },
+                { "http_requests_total", "counter", "HTTP requests answered.", (double) http.requests },
+                { "http_connections", "gauge", "Open HTTP connections.", (double) http.connections_open },
+                { "http_connections_total", "counter", "HTTP connections accepted.", (double) http.connections_total },
+                { "http_refused_total", "counter", "Requests or connections refused by limits or by the codec.", (double) http.refused },
+                { "mcp_calls_total", "counter", "Tool calls.", (double) mcp.calls },
+                { "mcp_calls_running", "gauge", "Tool calls under way.", (double) mcp.running },
+                { "mcp_streams", "gauge", "Open notification streams.", (double) mcp.streams },
+                { "coroutines", "gauge", "Live coroutines.", (double) coro_count() },
+        };
+        for (size_t i = 0; r == 0 && i < ARRAY_LEN(rows); i++)
+                r = metric(b, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
+        return r;
+}
