@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 if [ ! -f build/fuzz/build.ninja ]; then
-        CC=clang meson setup build/fuzz -Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false -Dwerror_all=false >build/fuzz.log 2>&1 || {
+        CC=clang meson setup build/fuzz -Dfuzzers=true -Db_sanitize=address,undefined -Dc_args=-fsanitize=fuzzer-no-link -Dwerror_all=false >build/fuzz.log 2>&1 || {
                 cat build/fuzz.log
                 exit 1
         }
