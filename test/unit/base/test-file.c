@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -232,27 +233,28 @@ static void removal_follows_no_link(void **state)
 /* Deeper than PATH_MAX and than a process has descriptors. */
 static void removal_of_a_deep_tree(void **state)
 {
+        static const char name[] = "a-name-of-some-length";
+        const struct rlimit few = { 100, 100 };
         int fd = dup(dir);
 
-        for (int i = 0; i < 5000; i++) {
-                assert_int_equal(mkdirat(fd, "d", 0755), 0);
-                assert_int_equal(symlinkat("..", fd, "up"), 0);
-                int next = openat(fd, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        for (int i = 0; i < 400; i++) {
+                assert_int_equal(mkdirat(fd, name, 0755), 0);
+                int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 assert_true(next >= 0);
                 (void) close(fd);
                 fd = next;
+                assert_int_equal(symlinkat("..", fd, "up"), 0);
         }
         (void) close(fd);
-        assert_int_equal(remove_tree(dir, "d"), 0);
-        assert_false(there("d"));
-        assert_int_equal(unlinkat(dir, "up", 0), 0);
+        assert_int_equal(remove_tree(dir, name), 0);
         assert_int_equal(entries(), 0);
 }
 
 static void removal_of_many_entries(void **state)
 {
         assert_int_equal(mkdirat(dir, "wide", 0755), 0);
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 1000; i++) {
                 char name[32];
 
                 (void) snprintf(name, sizeof name, "wide/%d", i);
