@@ -1,0 +1,28 @@
+/*
+ * plan: the one exchange that tells what the box lacks. Encoding and decoding are pure; plan_ask suspends.
+ */
+#pragma once
+
+#include "sync/rest.h"
+#include "sync/tree.h"
+
+struct plan {
+        bool exists, is_file;
+        uint32_t *need; /* indices into tree->v of what must be sent, ascending */
+        size_t need_n;
+        int64_t extra_count;
+        bool extras_partial;
+        struct buf extras; /* raw paths, NUL terminated: files of dest that are not in the plan */
+};
+
+void plan_done(struct plan *p);
+
+/* Every ENTRY_OK of t in order; map[i] is the index in t->v of the i-th plan entry. */
+int plan_encode(const struct tree *t, struct buf *out, uint32_t **map, size_t *n);
+/* u32 length + JSON header + u32 indices. -EPROTO with a reason for anything that does not fit the plan that was sent.
+ */
+int plan_decode(struct str answer, const uint32_t *map, size_t n, struct plan *ret, struct err *e);
+
+/* dest is below /work, "" for /work itself. Tried twice when the connection breaks: asking changes nothing. */
+int coroutine_fn plan_ask(const struct sync_env *env, const char *id, const char *dest, const struct tree *t,
+                          struct plan *ret, struct err *e);
