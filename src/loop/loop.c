@@ -160,6 +160,7 @@ int loop_init(struct err *e)
 
 void loop_run(void)
 {
+        tmo_sync(); /* deadlines set since the last run keep it alive */
         uv_run(&loop.uv, UV_RUN_DEFAULT);
 }
 
@@ -203,6 +204,7 @@ static void wind_down(void)
                 linger_end_all();
                 if (!limit.pos || (coro_count() == 0 && child_orphans() == 0 && list_empty(&loop.tasks)))
                         break;
+                tmo_sync();
                 uv_run(&loop.uv, UV_RUN_ONCE);
         }
         tmo_stop(&limit);

@@ -12,6 +12,7 @@ static struct {
         uint64_t seq;
         uv_timer_t timer;
         int64_t armed; /* what the uv timer is set to; -1 when stopped */
+        bool firing;
 } heap;
 
 static bool before(const struct tmo *a, const struct tmo *b)
@@ -58,7 +59,8 @@ static void on_timer(uv_timer_t *timer)
         (void) timer;
         heap.armed = -1;
         /* A callback may set new deadlines; those of 0 ms wait for the next turn, or a loop of them would block
-         * polling. */
+         * polling. libuv runs every due timer before it goes on: hence the next arming by tmo_sync, before polling. */
+        heap.firing = true;
         uint64_t newest = heap.seq;
         while (heap.n > 0 && heap.at[0]->due <= now && heap.at[0]->seq <= newest) {
                 struct tmo *t = heap.at[0];
@@ -66,7 +68,7 @@ static void on_timer(uv_timer_t *timer)
                 tmo_stop(t);
                 t->fn(t);
         }
-        tmo_sync();
+        heap.firing = false;
 }
 
 static void arm(int64_t due)
@@ -100,7 +102,7 @@ void tmo_start(struct tmo *t, int64_t after_ms)
         t->seq = ++heap.seq;
         heap.n++;
         sift_up(heap.n - 1, t);
-        if (heap.armed < 0 || t->due < heap.armed)
+        if (!heap.firing && (heap.armed < 0 || t->due < heap.armed))
                 arm(t->due);
 }
 
