@@ -141,8 +141,9 @@ static void step_from(struct step *s, const struct exec_result *r, const struct 
 int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q, struct exec_result *ret,
                           struct err *e)
 {
+        _cleanup_free_ char *directory = cstr_eq(q->cwd, ".") ? xstrdup("/work") : xasprintf("/work/%s", q->cwd);
         struct step s = { .box = b->id, .tool = "sandbox_exec", .exec_id = q->id, .agent = who->agent[0] ? who->agent : NULL,
-                          .command = q->cmd, .directory = q->cwd, .note = q->note, .started_at = wall_ms() };
+                          .command = q->cmd, .directory = directory, .note = q->note, .started_at = wall_ms() };
         _cleanup_json_ struct json *job = NULL;
         int r = steps_begin(c->db, &s, e);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define SEND_MS 120000
+#define SMALL_FRAME 1024u
 
 int coroutine_fn guest_open(struct control *c, const char *box, struct json *head, struct guest_op *ret, struct err *e)
 {
@@ -38,9 +39,19 @@ int coroutine_fn guest_send(struct guest_op *g, enum guest_stream stream, bool e
                 struct guest_header h = { stream, end && part == n ? GUEST_END : 0, (uint32_t) part };
 
                 guest_encode(&h, head);
-                int r = stream_write(g->s, head, sizeof head, SEND_MS);
-                if (r == 0 && part)
-                        r = stream_write(g->s, at, part, SEND_MS);
+                int r;
+                if (part <= SMALL_FRAME) { /* one system call for what most frames are */
+                        char frame[GUEST_HEADER_LEN + SMALL_FRAME];
+
+                        memcpy(frame, head, sizeof head);
+                        if (part)
+                                memcpy(frame + sizeof head, at, part);
+                        r = stream_write(g->s, frame, sizeof head + part, SEND_MS);
+                } else {
+                        r = stream_write(g->s, head, sizeof head, SEND_MS);
+                        if (r == 0)
+                                r = stream_write(g->s, at, part, SEND_MS);
+                }
                 if (r < 0)
                         return r;
                 at += part;

@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 struct driver_size {
-        double cpus;
-        int64_t memory_bytes, pids, disk_bytes;
+        int64_t cpus, memory_bytes, pids, disk_bytes;
 };
 
 struct driver_stats {

@@ -260,8 +260,7 @@ static int coroutine_fn local_create(struct driver *d, const char *box, const ch
         struct json *sz = json_obj();
         _cleanup_json_ struct json *answer = NULL;
 
-        /* Thousandths, so that no floating-point text crosses the privilege boundary. */
-        json_set_int(sz, "milliCpus", (int64_t) (size->cpus * 1000));
+        json_set_int(sz, "cpus", size->cpus);
         json_set_int(sz, "memoryBytes", size->memory_bytes);
         json_set_int(sz, "pids", size->pids);
         json_set_int(sz, "diskBytes", size->disk_bytes);

@@ -1,0 +1,208 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "scratch.h"
+#include "store/accounts.h"
+#include "store/boxes.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static char *account(struct scratch *s)
+{
+        char *a = NULL;
+
+        assert_int_equal(accounts_first(s->db, &a, NULL), 0);
+        return a;
+}
+
+static void insert(struct scratch *s, const char *acc, const char *id, const char *state, int64_t used)
+{
+        struct box_row row = { .id = (char *) id, .account = (char *) acc, .name = (char *) "n", .goal = (char *) "g", .image = (char *) "host",
+                               .size = (char *) "small", .state = (char *) state, .services = (char *) "[]", .repos = (char *) "[]",
+                               .created_at = used, .used_at = used };
+
+        assert_int_equal(boxes_insert(s->db, &row, NULL), 0);
+}
+
+static void test_first_account_is_made_once(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s), *b = NULL;
+
+        scratch_reopen(s);
+        b = account(s);
+        assert_string_equal(a, b);
+}
+
+static void test_foreign_box_answers_as_unknown(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        struct box_row row = { 0 };
+        struct err mine = { 0 }, unknown = { 0 };
+
+        insert(s, a, "box1", "running", 5);
+        assert_int_equal(boxes_get(s->db, a, "box1", &row, NULL), 0);
+        assert_string_equal(row.goal, "g");
+        assert_int_equal(row.created_at, 5);
+        box_row_done(&row);
+        assert_int_equal(boxes_get(s->db, "stranger", "box1", &row, &mine), -ENOENT);
+        assert_int_equal(boxes_get(s->db, "stranger", "boxX", &row, &unknown), -ENOENT);
+        mine.msg[strcspn(mine.msg, "\"") + 4] = unknown.msg[strcspn(unknown.msg, "\"") + 4];
+        assert_string_equal(mine.msg, unknown.msg);
+        assert_int_equal(boxes_set_state(s->db, "box1", "deleted", NULL, NULL), 0);
+        assert_int_equal(boxes_get(s->db, a, "box1", &row, NULL), -ENOENT);
+}
+
+static int collect(const struct box_row *b, void *arg)
+{
+        (void) strncat(arg, b->id, 8);
+        return 0;
+}
+
+static void test_list_order_and_filter(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        char seen[64] = "";
+
+        insert(s, a, "old", "running", 1);
+        insert(s, a, "new", "running", 9);
+        insert(s, a, "gone", "archived", 20);
+        assert_int_equal(boxes_each(s->db, a, false, 100, collect, seen), 0);
+        assert_string_equal(seen, "newold");
+        seen[0] = '\0';
+        assert_int_equal(boxes_each(s->db, a, true, 2, collect, seen), 0);
+        assert_string_equal(seen, "gonenew");
+        seen[0] = '\0';
+        assert_int_equal(boxes_each(s->db, "stranger", true, 100, collect, seen), 0);
+        assert_string_equal(seen, "");
+}
+
+static int last_step(const struct step *st, void *arg)
+{
+        struct step *out = arg;
+
+        out->id++;
+        out->exit_code = st->exit_code;
+        out->has_exit = st->has_exit;
+        out->oom_killed = st->oom_killed;
+        out->started_at = (int64_t) strlen(st->command);
+        return 0;
+}
+
+static void test_steps_are_kept_and_bounded(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s), *big = xmalloc(20001);
+        struct step st = { .box = "b", .tool = "sandbox_exec", .exec_id = "e1", .agent = "me", .started_at = 1 }, seen = { 0 };
+
+        memset(big, 'x', 20000);
+        big[20000] = '\0';
+        insert(s, a, "b", "running", 1);
+        st.command = big;
+        assert_int_equal(steps_begin(s->db, &st, NULL), 0);
+        st.ended_at = 2;
+        st.exit_code = 137;
+        st.has_exit = st.oom_killed = true;
+        assert_int_equal(steps_end(s->db, &st, NULL), 0);
+        assert_int_equal(steps_last(s->db, "b", 30, last_step, &seen), 0);
+        assert_int_equal(seen.id, 1);
+        assert_int_equal(seen.exit_code, 137);
+        assert_true(seen.has_exit && seen.oom_killed);
+        assert_int_equal(seen.started_at, 8192); /* the command is cut, not the record */
+        _cleanup_free_ char *agent = steps_agent_of(s->db, "b", "e1");
+        assert_string_equal(agent, "me");
+        assert_null(steps_agent_of(s->db, "b", "other"));
+        st.command = "true";
+        for (int i = 0; i < 1200; i++)
+                assert_int_equal(steps_begin(s->db, &st, NULL), 0);
+        seen.id = 0;
+        (void) steps_last(s->db, "b", 5000, last_step, &seen);
+        assert_true(seen.id <= 1064);
+        assert_true(seen.id >= 1000);
+}
+
+static void test_open_steps_are_closed_after_a_restart(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        struct step st = { .box = "b", .tool = "sandbox_exec", .command = "true", .started_at = 1 };
+        struct query q;
+
+        insert(s, a, "b", "running", 1);
+        assert_int_equal(steps_begin(s->db, &st, NULL), 0);
+        scratch_reopen(s);
+        assert_int_equal(steps_close_open(s->db, "restarted"), 0);
+        query(s->db, &q, "SELECT error FROM steps WHERE ended_at IS NOT NULL");
+        assert_true(query_row(&q));
+        assert_string_equal(col_str(&q, 0), "restarted");
+        (void) query_end(&q, NULL);
+}
+
+static void test_keys(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s), *acc = NULL, *id = NULL;
+        unsigned char hash[32] = { 1 }, other[32] = { 2 };
+
+        assert_int_equal(keys_insert(s->db, "k1", a, "laptop", hash, "psbx_abcd…", NULL), 0);
+        assert_int_equal(keys_insert(s->db, "k2", a, "copy", hash, "psbx_abcd…", NULL), -EEXIST);
+        assert_int_equal(keys_find(s->db, hash, &acc, &id), 0);
+        assert_string_equal(acc, a);
+        assert_string_equal(id, "k1");
+        char *none_acc = NULL, *none_id = NULL;
+        assert_int_equal(keys_find(s->db, other, &none_acc, &none_id), -ENOENT);
+        assert_int_equal(keys_revoke(s->db, "laptop", NULL), 1);
+        assert_int_equal(keys_revoke(s->db, "laptop", NULL), 0);
+        assert_int_equal(keys_find(s->db, hash, &none_acc, &none_id), -ENOENT);
+}
+
+static void test_agents_and_sessions(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        struct agent_row row;
+        char version[16];
+
+        assert_int_equal(agents_get(s->db, a, "x", &row), -ENOENT);
+        assert_int_equal(agents_called(s->db, a, "x", "client/1"), 0);
+        assert_int_equal(agents_left(s->db, a, "x"), 0);
+        assert_int_equal(agents_get(s->db, a, "x", &row), 0);
+        assert_true(row.left_at > 0);
+        assert_int_equal(agents_heartbeat(s->db, a, "x", NULL), 0); /* it is back; its client is still known */
+        assert_int_equal(agents_get(s->db, a, "x", &row), 0);
+        assert_int_equal(row.left_at, 0);
+        assert_string_equal(row.client, "client/1");
+
+        assert_int_equal(sessions_insert(s->db, "s1", a, "2025-11-25", NULL), 0);
+        scratch_reopen(s);
+        assert_int_equal(sessions_find(s->db, "s1", a, version), 0);
+        assert_string_equal(version, "2025-11-25");
+        assert_int_equal(sessions_find(s->db, "s1", "stranger", version), -ENOENT);
+        assert_int_equal(sessions_delete(s->db, "s1", "stranger"), -ENOENT);
+        assert_int_equal(sessions_trim(s->db, wall_ms() + 1, 10), 0);
+        assert_int_equal(sessions_find(s->db, "s1", a, version), -ENOENT);
+}
+
+int main(void)
+{
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(test_first_account_is_made_once, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_foreign_box_answers_as_unknown, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_list_order_and_filter, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_steps_are_kept_and_bounded, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_open_steps_are_closed_after_a_restart, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_keys, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_agents_and_sessions, scratch_setup, scratch_teardown),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
