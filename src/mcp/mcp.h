@@ -56,8 +56,8 @@ struct mcp_config {
 struct mcp_server *mcp_server_new(const struct mcp_config *cfg);
 /* After http_server_stop: no call may be running. */
 void mcp_server_free(struct mcp_server *s);
-/* Shutting down: requests get 503 {"error", "reason": "maintenance", "retryAfterSec"}, GET streams end, running calls
- * go on. */
+/* Shutting down: a tools/call gets 503 {"error", "reason": "maintenance", "retryAfterSec"} and runs nothing, GET
+ * streams end, running calls go on. */
 void mcp_server_drain(struct mcp_server *s);
 
 /* Serves one HTTP request to the endpoint, after the product has authenticated it and checked Origin and Host. owner

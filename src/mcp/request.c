@@ -498,6 +498,8 @@ void coroutine_fn serve_tool_call(struct exchange *x, struct rpc *m)
         if (r->can_sse)
                 r->timer = timer_start(tool->running_ms < MCP_SWITCH_MS ? tool->running_ms : MCP_SWITCH_MS, 0, on_timer,
                                        r);
+        if (!(x->accept & ACCEPT_JSON))
+                (void) to_stream(r);
         (void) x->s->cfg.call(r, tool, args, x->s->cfg.arg);
         finish(r);
 }

@@ -214,9 +214,10 @@ static int compile(const struct json *j, struct schema **ret, struct err *e)
 
 struct schema *schema_compile(const struct json *schema, struct err *e)
 {
-        struct schema *s;
+        struct schema *s = NULL;
 
-        if (compile(schema, &s, e) < 0)
+        (void) compile(schema, &s, e);
+        if (!s)
                 return NULL;
         s->tree = json_ref((struct json *) (uintptr_t) schema);
         return s;
