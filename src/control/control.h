@@ -28,6 +28,7 @@ struct control_config {
         const char *origin;         /* "http://127.0.0.1:7420": where links to ourselves point */
         const char *default_image;  /* "host" */
         int64_t boxes_max;          /* running at once; 0: computed from the machine's memory */
+        const char *const *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */
 };
 

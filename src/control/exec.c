@@ -1,4 +1,4 @@
-#include "control/exec.h"
+#include "control/denied.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -157,7 +157,7 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
         if (r == 0 && !q->background) {
                 int64_t seen = b->oom_kills;
 
-                exec_fill_ending(c, b->id, &b->oom_kills, job, ret);
+                exec_fill_ending(c, b->id, q->cmd, &b->oom_kills, job, ret);
                 if (b->oom_kills != seen)
                         (void) boxes_set_oom(c->db, b->id, b->oom_kills);
         }
@@ -167,28 +167,8 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
         return r;
 }
 
-/* A denial is worth a sentence: the agent would otherwise guess from an errno text. */
-static void coroutine_fn explain_denials(struct control *c, const char *box, struct exec_result *ret)
-{
-        _cleanup_buf_ struct buf text = BUF_MAX(OUTPUT_INLINE * 4);
-        struct driver_stats st;
-        size_t n = 0;
-
-        (void) output_text(&ret->err, OUTPUT_INLINE, &text);
-        struct str t = buf_str(&text);
-        bool disk = str_has(t, STR("No space left on device")) || str_has(t, STR("ENOSPC")) || str_has(t, STR("Disk quota exceeded"));
-        bool pids = str_has(t, STR("Resource temporarily unavailable")) || str_has(t, STR("Cannot fork")) || str_has(t, STR("EAGAIN"));
-        if ((!disk && !pids) || c->driver->ops->stats(c->driver, box, &st, NULL) < 0)
-                return;
-        if (disk)
-                (void) snprintf(ret->denied[n++], sizeof ret->denied[0], "disk: the box's disk is full (%lld of %lld MiB used); delete files or start a larger size",
-                                (long long) (st.disk_used >> 20), (long long) (st.disk_limit >> 20));
-        if (pids)
-                (void) snprintf(ret->denied[n], sizeof ret->denied[0], "processes: the box's limit of %lld processes was reached (%lld now)",
-                                (long long) st.pids_limit, (long long) st.pids_used);
-}
-
-void coroutine_fn exec_fill_ending(struct control *c, const char *box, int64_t *oom_seen, const struct json *result, struct exec_result *ret)
+void coroutine_fn exec_fill_ending(struct control *c, const char *box, const char *cmd, int64_t *oom_seen, const struct json *result,
+                                   struct exec_result *ret)
 {
         const char *signal = json_get_str(result, "signal", NULL);
 
@@ -208,7 +188,7 @@ void coroutine_fn exec_fill_ending(struct control *c, const char *box, int64_t *
                 }
         }
         if (ret->has_exit && ret->exit_code != 0)
-                explain_denials(c, box, ret);
+                denied_explain(c, box, cmd, ret);
 }
 
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e)

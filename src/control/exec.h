@@ -17,7 +17,7 @@ struct exec_result {
         int64_t exit_code, duration_ms;
         bool has_exit, timed_out, oom_killed;
         char signal[16];       /* "" when none */
-        char denied[2][200];   /* in words; "" when nothing was denied */
+        char denied[3][200];   /* in words; "" when nothing was denied */
 };
 void exec_result_init(struct exec_result *r, struct objects *objects);
 void exec_result_done(struct exec_result *r);
@@ -32,8 +32,10 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
 
 /* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). */
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e);
-/* Fills ret's ending from a result object of boxd, and asks the driver why when a process was killed. */
-void coroutine_fn exec_fill_ending(struct control *c, const char *box, int64_t *oom_seen, const struct json *result, struct exec_result *ret);
+/* Fills ret's ending from a result object of boxd, and asks the driver why when a process was killed or something was denied. cmd is the
+ * command line, or NULL when it is not known. */
+void coroutine_fn exec_fill_ending(struct control *c, const char *box, const char *cmd, int64_t *oom_seen, const struct json *result,
+                                   struct exec_result *ret);
 
 /* Writes exitCode … outputUrl as tools.md names them; texts are cut until the whole object stays under the limit for a result. */
 void exec_write(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, size_t text_limit);

@@ -31,7 +31,7 @@
 struct options {
         const char *state, *listen, *boxhost_socket;
         enum log_level level;
-        const char *allow_net[EXTRA_MAX];
+        const char *allow_net[EXTRA_MAX + 1];
         const char *hosts[EXTRA_MAX + 1];
         size_t allow_net_count, host_count;
         uint64_t boxes_max;
@@ -248,7 +248,8 @@ static int start_http(struct server *s, struct err *e)
 
 static int start_control(struct server *s, struct err *e)
 {
-        struct control_config cfg = { .origin = s->origin, .default_image = "host", .boxes_max = (int64_t) s->o->boxes_max };
+        struct control_config cfg = { .origin = s->origin, .default_image = "host", .boxes_max = (int64_t) s->o->boxes_max,
+                                      .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
         if (r == 0)

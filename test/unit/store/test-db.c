@@ -85,7 +85,7 @@ static void test_bad_sql_is_an_error_not_a_crash(void **state)
         struct err e = { 0 };
         struct query q;
 
-        query(s->db, &q, "SELECT nothing FROM nowhere");
+        query(s->db, &q, "SELECT x FROM nowhere");
         query_str(&q, "x");
         assert_false(query_row(&q));
         assert_true(query_end(&q, &e) < 0);
