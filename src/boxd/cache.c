@@ -49,14 +49,16 @@ int64_t cache_now(void)
         return ns_of(&t);
 }
 
-/* FNV-1a: against torn pages, not against people (the box's root owns the file anyway). */
+/* Against torn pages, not against people (the box's root owns the file anyway). */
 static uint64_t check_of(const struct record *r)
 {
-        const unsigned char *p = (const unsigned char *) r;
-        uint64_t h = 0xcbf29ce484222325u;
+        uint64_t words[offsetof(struct record, check) / 8], h = 0xcbf29ce484222325u;
 
-        for (size_t i = 0; i < offsetof(struct record, check); i++)
-                h = (h ^ p[i]) * 0x100000001b3u;
+        memcpy(words, r, sizeof(words));
+        for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+                h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+                h ^= h >> 32;
+        }
         return h | 1; /* a page of zeros is never valid */
 }
 
@@ -87,7 +89,7 @@ static void map_open(struct map *m, const char *path)
                 return;
         /* Read, not mapped: somebody in the box could truncate the file while we look at a mapping (SIGBUS). */
         m->bytes = (size_t) st.st_size;
-        m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        m->base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (m->base == MAP_FAILED) {
                 m->base = NULL;
                 return;

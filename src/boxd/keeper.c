@@ -155,6 +155,52 @@ static void take_message(struct keeper *k, bool *bye)
         wait_message(k, head, fd);
 }
 
+static void send_end(struct keeper *k, bool never)
+{
+        struct job_end end = { .type = MSG_ENDED, .status = k->status, .ended_ms = k->leader_ended_wall };
+        union {
+                char raw[CMSG_SPACE(2 * sizeof(int))];
+                struct cmsghdr align;
+        } c = { 0 };
+        struct iovec iov = { &end, sizeof(end) };
+        struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+        int fds[2], n = 0, dir = -1;
+        size_t used = 0;
+
+        end.flags = k->flags | (never ? JOB_NEVER : 0);
+        if (k->out[0].spool.total + k->out[1].spool.total > INLINE_MAX)
+                dir = jobs_dir();
+        for (int i = 0; i < 2; i++) {
+                char name[32];
+                int fd;
+
+                closep(&k->out[i].fd); /* somebody else's process may hold the other end: not our job's output any more
+                                        */
+                k->out[i].fd = -1;
+                jobs_file_name(k->seq, i, name);
+                end.store[i] = (unsigned char) spool_finish(&k->out[i].spool, dir, name, &end.kept[i],
+                                                            end.inline_bytes + used, INLINE_MAX - used, &fd);
+                if (end.store[i] == STORE_INLINE) {
+                        end.inline_len[i] = (unsigned) end.kept[i].len;
+                        used += end.inline_len[i];
+                }
+                if (fd >= 0)
+                        fds[n++] = fd;
+        }
+        closep(&dir);
+        k->ended = true;
+        if (n) {
+                m.msg_control = c.raw;
+                m.msg_controllen = CMSG_SPACE((size_t) n * sizeof(int));
+                struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+                h->cmsg_level = SOL_SOCKET;
+                h->cmsg_type = SCM_RIGHTS;
+                h->cmsg_len = CMSG_LEN((size_t) n * sizeof(int));
+                memcpy(CMSG_DATA(h), fds, (size_t) n * sizeof(int));
+        }
+        sendmsg(k->ctl, &m, MSG_NOSIGNAL);
+}
+
 static void update(struct keeper *k)
 {
         int64_t now = clock_ms();
@@ -168,11 +214,13 @@ static void update(struct keeper *k)
         if (k->leader_done && !k->over && io_drained(k, clock_us())) {
                 k->over = true;
                 k->deadline = INT64_MAX;
-                if (k->conn >= 0)
-                        io_queue_result(k);
         }
+        /* PID 1 hears of the end before anybody else does: whoever asks it next gets the same answer. */
+        if (k->over && k->all_gone && !k->ended)
+                send_end(k, false);
+        if (k->over && k->conn >= 0 && !k->result_queued)
+                io_queue_result(k);
         wait_check(k);
-        k->ending = k->over && k->all_gone && k->conn < 0 && !k->n_waiters;
 }
 
 static int poll_timeout(const struct keeper *k)
@@ -282,48 +330,6 @@ static void step(struct keeper *k, bool *bye)
                         io_read_output(k, i);
 }
 
-static void send_end(struct keeper *k, bool never)
-{
-        struct job_end end = { .type = MSG_ENDED, .status = k->status, .ended_ms = k->leader_ended_wall };
-        union {
-                char raw[CMSG_SPACE(2 * sizeof(int))];
-                struct cmsghdr align;
-        } c = { 0 };
-        struct iovec iov = { &end, sizeof(end) };
-        struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-        int fds[2], n = 0, dir = -1;
-        size_t used = 0;
-
-        end.flags = k->flags | (never ? JOB_NEVER : 0);
-        if (k->out[0].spool.total + k->out[1].spool.total > INLINE_MAX)
-                dir = jobs_dir();
-        for (int i = 0; i < 2; i++) {
-                char name[32];
-                int fd;
-
-                jobs_file_name(k->seq, i, name);
-                end.store[i] = (unsigned char) spool_finish(&k->out[i].spool, dir, name, &end.kept[i],
-                                                            end.inline_bytes + used, INLINE_MAX - used, &fd);
-                if (end.store[i] == STORE_INLINE) {
-                        end.inline_len[i] = (unsigned) end.kept[i].len;
-                        used += end.inline_len[i];
-                }
-                if (fd >= 0)
-                        fds[n++] = fd;
-        }
-        closep(&dir);
-        if (n) {
-                m.msg_control = c.raw;
-                m.msg_controllen = CMSG_SPACE((size_t) n * sizeof(int));
-                struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-                h->cmsg_level = SOL_SOCKET;
-                h->cmsg_type = SCM_RIGHTS;
-                h->cmsg_len = CMSG_LEN((size_t) n * sizeof(int));
-                memcpy(CMSG_DATA(h), fds, (size_t) n * sizeof(int));
-        }
-        sendmsg(k->ctl, &m, MSG_NOSIGNAL);
-}
-
 /* PID 1 may have passed us a connection while we were ending: those are served until it says good-bye. */
 static void say_goodbye(struct keeper *k)
 {
@@ -409,11 +415,13 @@ _Noreturn void keeper_run(const struct keeper_start *s)
         if (k->args.timeout_ms)
                 k->deadline = clock_ms() + k->args.timeout_ms;
         announce(k);
-        while (!k->ending && !bye) {
+        while (!k->ended || k->conn >= 0 || k->n_waiters) {
                 step(k, &bye);
+                if (bye && !k->ended) /* PID 1 is gone, and so are we in a moment */
+                        break;
                 update(k);
         }
-        send_end(k, false);
-        say_goodbye(k);
+        if (!bye)
+                say_goodbye(k);
         _exit(0);
 }

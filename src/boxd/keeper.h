@@ -60,7 +60,8 @@ struct keeper {
         int64_t stop_at;  /* when a stop that asked politely turns to force */
 
         pid_t leader;
-        bool leader_done, all_gone, over, killing, ending;
+        bool leader_done, all_gone, over, killing;
+        bool ended; /* PID 1 was told: nothing of the job is left and nothing more will be kept */
         int status;
         int64_t leader_ended_us;
         int64_t leader_ended_wall;

@@ -93,7 +93,7 @@ static bool check_one(struct keeper *k, struct waiter *w, int64_t now)
 
         switch (w->kind) {
         case WAITER_STOP:
-                if (!k->all_gone && (k->stop_at || !k->killing))
+                if (!k->ended && (k->all_gone || k->stop_at || !k->killing))
                         return false;
                 answer_stop(k, w);
                 return true;
@@ -106,7 +106,7 @@ static bool check_one(struct keeper *k, struct waiter *w, int64_t now)
                 break;
         }
         bool ready = w->log_seen || (w->port && port_listens(w->port));
-        if (!ready && !(k->over && (!until || k->all_gone)) && now < w->deadline)
+        if (!ready && !(k->over && (!until || k->ended)) && now < w->deadline)
                 return false;
         answer_wait(k, w, ready);
         return true;

@@ -225,7 +225,9 @@ static int put_hardlink(struct put *p, int dir, const char *name)
         folder_path[dir_len] = '\0';
         _cleanup_close_ int src = beneath_open(p->dest, folder_path, O_PATH | O_DIRECTORY, 0, BENEATH_STRICT);
         if (src < 0)
-                return src == -ENOTDIR ? -ELOOP : src;
+                return src == -ENOTDIR || src == -ELOOP
+                               ? -EXDEV
+                               : src; /* a symlink on the way: where it leads is not looked at */
         if (fstatat(src, base, &from, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
         if (!S_ISREG(from.st_mode))

@@ -12,6 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#define UNLIMITED ((uint64_t) 1 << 60) /* what cgroup v1 says instead of "max" is about 2^63 */
+
 static const char *type_name(mode_t mode)
 {
         return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "dir" : S_ISLNK(mode) ? "symlink" : "other";
@@ -53,7 +55,8 @@ static int64_t number_in(const char *path)
         _cleanup_buf_ struct buf b = BUF_MAX(64);
         uint64_t v;
 
-        if (file_read(AT_FDCWD, path, &b) < 0 || parse_u64(str_trim(buf_str(&b), "\n"), INT64_MAX, &v) < 0)
+        if (file_read(AT_FDCWD, path, &b) < 0 || parse_u64(str_trim(buf_str(&b), "\n"), INT64_MAX, &v) < 0 ||
+            v > UNLIMITED)
                 return -1; /* missing, or "max" */
         return (int64_t) v;
 }

@@ -42,6 +42,7 @@ bool proc_parse(const char *line, size_t n, struct proc *p)
                 page = sysconf(_SC_PAGESIZE);
         }
         p->ppid = (pid_t) v[4];
+        p->pgrp = (pid_t) v[5];
         p->cpu_ms = (v[14] + v[15]) * 1000 / (uint64_t) tick;
         p->start = v[22];
         p->rss = v[24] * (uint64_t) page;
@@ -149,6 +150,24 @@ static void signal_one(const struct proc *p, int sig)
                 syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
 }
 
+/*
+ * The process groups of the tree at once: a fork bomb gets no time between two of its processes. A group never leaves
+ * its session, and sessions begin below the root, so no member lies outside the tree.
+ */
+static void signal_groups(const struct tree *t, const struct proc_table *table, int sig)
+{
+        pid_t own = getpgrp(), last = 0;
+
+        for (size_t i = 0; i < table->n; i++) {
+                const struct proc *p = &table->v[i];
+
+                if (p->pgrp <= 1 || p->pgrp == own || p->pgrp == last || !in_tree(t, table, p))
+                        continue;
+                kill(-p->pgrp, sig);
+                last = p->pgrp; /* neighbours mostly share one; twice does no harm */
+        }
+}
+
 static size_t each(const struct tree *t, struct proc_table *table, int sig)
 {
         size_t n = 0;
@@ -197,6 +216,7 @@ static void freeze(const struct tree *t, struct proc_table *table)
 
                 if (proc_scan(table) < 0)
                         return;
+                signal_groups(t, table, SIGSTOP);
                 for (size_t i = 0; i < table->n; i++) {
                         const struct proc *p = &table->v[i];
 

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 struct proc {
-        pid_t pid, ppid;
+        pid_t pid, ppid, pgrp;
         char state;
         uint64_t start; /* clock ticks after boot: with the pid it names one process for good */
         uint64_t cpu_ms;

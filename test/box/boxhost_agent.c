@@ -1,6 +1,7 @@
 /*
  * A stand-in for boxd in the tests of boxhost alone: says ready on descriptor 4, then runs what each connection on
- * descriptor 3 sends (until the writing side is closed) with sh and answers output, then "\n<exit code>". Static, PID 1 of a box.
+ * descriptor 3 sends (until the writing side is closed) with sh and answers output, then "\n<exit code>". Static, PID 1
+ * of a box.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 CONTROL, STDIN, STDOUT, STDERR, DATA = range(5)
@@ -63,6 +64,13 @@ class Conn:
         for i in range(0, len(view), piece):
             self.send(stream, bytes(view[i:i + piece]))
         self.send(stream, b"", END)
+
+    def try_send_stream(self, stream, data):
+        """The peer may have answered and closed before it took everything."""
+        try:
+            self.send_stream(stream, data)
+        except OSError:
+            pass
 
     def read(self, n):
         parts = []
@@ -118,16 +126,37 @@ mount --bind /media /etc
 mount -t tmpfs -o size="$STATE_SIZE" tmpfs /var/lib
 mount -t tmpfs tmpfs /tmp
 ip link set lo up 2>/dev/null || true
-ulimit -u "$NPROC" 2>/dev/null || true
 cd /
 exec env -i ${BOX_ENV} /proc/self/fd/9
 """
 
 
+def remove_dir(path):
+    try:
+        os.rmdir(path)
+    except OSError as e:
+        return e
+    return None
+
+
+def pids_cgroup(limit):
+    """A cgroup of its own with a process limit (v1 or v2), or None where there is none to be had."""
+    for root in ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"):
+        path = os.path.join(root, f"boxd-test-{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            os.mkdir(path)
+            with open(os.path.join(path, "pids.max"), "w") as f:
+                f.write(str(limit))
+            return path
+        except OSError:
+            remove_dir(path)
+    return None
+
+
 class Box:
     """The real boxd as PID 1 of fresh user, pid, mount and network namespaces, with a private /work."""
 
-    def __init__(self, work_size="2g", state_size="1g", nproc="unlimited", env="", net=True):
+    def __init__(self, work_size="2g", state_size="1g", pids=None, env="", net=True):
         self.dir = tempfile.mkdtemp(prefix="boxd-")
         self.path = os.path.join(self.dir, "sock")
         boxd = os.environ.get("BOXD") or os.path.join(os.path.dirname(__file__), "../../build/bin/boxd")
@@ -136,7 +165,12 @@ class Box:
         listener.listen(128)
         ready_r, ready_w = os.pipe()
 
+        self.cgroup = pids_cgroup(pids) if pids else None
+
         def fds():
+            if self.cgroup:
+                with open(os.path.join(self.cgroup, "cgroup.procs"), "w") as f:
+                    f.write(str(os.getpid()))
             os.dup2(listener.fileno(), 100)
             os.dup2(ready_w, 101)
             os.dup2(100, 3)
@@ -145,7 +179,7 @@ class Box:
 
         args = ["unshare", "-Urpfm", "--mount-proc", "--kill-child=KILL"] + (["-n"] if net else [])
         environ = {**os.environ, "BOXD": os.path.abspath(boxd), "WORK_SIZE": work_size, "STATE_SIZE": state_size,
-                   "NPROC": nproc, "BOX_ENV": env}
+                   "BOX_ENV": env}
         self.process = subprocess.Popen(args + ["bash", "-c", LAUNCH], env=environ, close_fds=False, preexec_fn=fds,
                                         stdin=subprocess.DEVNULL)
         os.close(ready_w)
@@ -162,6 +196,8 @@ class Box:
     def close(self):
         self.process.kill()
         self.process.wait()
+        if self.cgroup:
+            wait_until(lambda: not remove_dir(self.cgroup), 10)
         try:
             os.unlink(self.path)
             os.rmdir(self.dir)
@@ -184,10 +220,7 @@ class Box:
         try:
             c.head(op, **fields)
             if _data is not None:
-                try:
-                    c.send_stream(DATA, _data)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass
+                c.try_send_stream(DATA, _data)
             return c.result()
         finally:
             c.close()
@@ -200,9 +233,15 @@ class Box:
         try:
             fields.setdefault("id", f"j{Box.serial}")
             c.head("exec", cmd=cmd, stdin=stdin is not None, **fields)
-            if stdin is not None:
-                c.send_stream(STDIN, stdin)
-            return c.result()
+            if stdin is None:
+                return c.result()
+            feeder = threading.Thread(target=c.try_send_stream, args=(STDIN, stdin))
+            feeder.start()
+            try:
+                return c.result()
+            finally:
+                c.sock.shutdown(socket.SHUT_RDWR)
+                feeder.join()
         finally:
             c.close()
 
