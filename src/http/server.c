@@ -171,10 +171,15 @@ static void drop_all(struct http_server *s, enum conn_state state)
                 conn_drop(list_entry(s->conns[state].next, struct conn, link));
 }
 
-static void close_passive(struct http_server *s)
+static void drop_idle(struct http_server *s)
 {
         drop_all(s, CONN_IDLE);
         drop_all(s, CONN_HEAD);
+}
+
+static void close_passive(struct http_server *s)
+{
+        drop_idle(s);
         while (!list_empty(&s->conns[CONN_DETACHED]))
                 sse_close(list_entry(s->conns[CONN_DETACHED].next, struct conn, link)->sse);
 }
@@ -199,7 +204,8 @@ void coroutine_fn http_server_stop(struct http_server *s, int64_t timeout_ms)
 
         s->stopping = true;
         stop_listening(s);
-        close_passive(s);
+        /* Detached streams stay: the answer of a running call may be one. Their owners end those that wait for nothing. */
+        drop_idle(s);
         while (busy(s) && r == 0) {
                 int64_t left = until - loop_now();
 
@@ -211,8 +217,11 @@ void coroutine_fn http_server_stop(struct http_server *s, int64_t timeout_ms)
         coro_shield();
         for (until = loop_now() + 10000; busy(s) && loop_now() < until;)
                 (void) waitq_wait(&s->drained, until - loop_now());
-        coro_unshield();
         close_passive(s);
+        /* The last bytes of the last answers. */
+        for (until = loop_now() + 1000; s->counts[CONN_LINGER] && loop_now() < until;)
+                (void) coro_sleep(10);
+        coro_unshield();
         drop_all(s, CONN_LINGER);
 }
 

@@ -51,14 +51,20 @@ static size_t event_max(struct str data)
         return data.n * 8 + 2048;
 }
 
-int coroutine_fn sse_start(struct call *c)
+/* Does not suspend: the head waits in c->out. */
+static int add_sse_head(struct call *c)
 {
         int r = call_add_header(c, "Cache-Control", "no-cache");
 
         if (r == 0) /* nginx buffers otherwise */
                 r = call_add_header(c, "X-Accel-Buffering", "no");
-        if (r == 0)
-                r = call_start(c, 200, "text/event-stream", -1);
+        return r < 0 ? r : call_start(c, 200, "text/event-stream", -1);
+}
+
+int coroutine_fn sse_start(struct call *c)
+{
+        int r = add_sse_head(c);
+
         return r < 0 ? r : call_flush(c);
 }
 
@@ -88,8 +94,9 @@ static int post(struct sse *x, const char *p, size_t n)
                 r = buf_add(&b, p, n);
         if (r == 0 && x->chunked)
                 r = buf_adds(&b, "\r\n");
+        /* One event may be of any size; it is what piles up behind a slow reader that is bounded. */
         if (r == 0)
-                r = stream_post(x->conn->stream, b.p, b.len, QUEUE_MAX);
+                r = stream_post(x->conn->stream, b.p, b.len, stream_queued(x->conn->stream) ? QUEUE_MAX : SIZE_MAX);
         if (r == 0)
                 x->conn->server->stats.bytes_out += b.len;
         return r;
@@ -101,9 +108,11 @@ static void wheel_insert(struct http_server *s, struct sse *x)
         list_append(&s->wheel[x->due % WHEEL_SLOTS], &x->slot);
 }
 
-/* The object is gone before on_close runs, so that it may do anything. keep: the connection goes on to its next
- * request. */
-static void end(struct sse *x, bool keep)
+enum ending { GONE, LAST, NEXT };
+
+/* The object is gone before on_close runs, so that it may do anything. NEXT: the connection goes on to its next
+ * request; LAST: what is queued still goes out. */
+static void end(struct sse *x, enum ending how)
 {
         struct conn *conn = x->conn;
         void (*on_close)(void *arg) = x->on_close;
@@ -115,17 +124,20 @@ static void end(struct sse *x, bool keep)
         free(x);
         if (on_close)
                 on_close(arg);
-        if (keep) {
-                stream_watch(conn->stream, NULL, NULL);
-                conn_idle(conn);
-        } else {
+        if (how == GONE) {
                 conn_free(conn);
+                return;
         }
+        stream_watch(conn->stream, NULL, NULL);
+        if (how == NEXT)
+                conn_idle(conn);
+        else
+                conn_linger(conn);
 }
 
 static void hung_up(void *arg)
 {
-        end(arg, false);
+        end(arg, GONE);
 }
 
 static void beat(struct sse *x)
@@ -137,7 +149,7 @@ static void beat(struct sse *x)
         else if (r == 0)
                 x->missed = 0;
         if (r < 0)
-                end(x, false);
+                end(x, GONE);
         else
                 wheel_insert(x->conn->server, x);
 }
@@ -174,10 +186,12 @@ void sse_wheel_stop(struct http_server *s)
 struct sse *sse_detach(struct call *c, int64_t heartbeat_ms, void (*on_close)(void *arg), void *arg)
 {
         struct conn *conn = c->conn;
-        struct http_server *s = conn->server;
+        struct http_server *s = c->server;
         struct sse *x;
 
-        if (!c->started || c->ended || c->failed || c->counted || c->handed_over)
+        if (c->handed_over || (!c->started && add_sse_head(c) < 0))
+                return NULL;
+        if (c->ended || c->failed || c->counted)
                 return NULL;
         x = xcalloc(1, sizeof *x);
         x->conn = conn;
@@ -219,9 +233,10 @@ int sse_post(struct sse *x, const char *event, const char *id, struct str data)
 
 void sse_close(struct sse *x)
 {
-        bool keep = x->keep && !x->gone;
+        enum ending how = x->gone ? GONE : x->keep ? NEXT : LAST;
 
-        if (keep && stream_post(x->conn->stream, "0\r\n\r\n", 5, QUEUE_MAX) < 0)
-                keep = false;
-        end(x, keep);
+        /* Without its end a chunked answer looks cut; no queue is too full for these few bytes. */
+        if (how != GONE && x->chunked && stream_post(x->conn->stream, "0\r\n\r\n", 5, SIZE_MAX) < 0)
+                how = GONE;
+        end(x, how);
 }

@@ -231,7 +231,7 @@ static int start_http(struct server *s, struct err *e)
         struct mcp_config mcp = {
                 .name = "parallelsandbox", .title = "ParallelSandbox", .version = PSBX_VERSION, .instructions = instructions,
                 .tools = tools_table, .tool_count = TOOL_COUNT, .call = call_tool, .session_new = session_new,
-                .session_check = session_check, .session_end = session_end, .arg = s,
+                .session_check = session_check, .session_end = session_end, .caller_header = "x-psbx-agent", .arg = s,
         };
         struct http_limits limits = { .connections = 16384, .per_address = 16384, .requests_running = 12000 };
 
@@ -286,6 +286,7 @@ static void coroutine_fn stop_main(void *arg)
 {
         struct server *s = arg;
 
+        mcp_server_drain(s->mcp);
         http_server_stop(s->http, STOP_MS);
         s->driver->ops->free(s->driver);
         loop_stop();
