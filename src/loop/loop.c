@@ -294,8 +294,12 @@ int loop_on_signal(int signum, void (*fn)(int signum, void *arg), void *arg)
         struct signal_watch *w = xcalloc(1, sizeof(*w));
         w->fn = fn;
         w->arg = arg;
-        uv_signal_init(&loop.uv, &w->uv);
-        int r = uv_signal_start(&w->uv, on_signal, signum);
+        int r = uv_signal_init(&loop.uv, &w->uv);
+        if (r < 0) {
+                free(w);
+                return r;
+        }
+        r = uv_signal_start(&w->uv, on_signal, signum);
         if (r < 0) {
                 uv_close((uv_handle_t *) &w->uv, signal_closed);
                 return r;

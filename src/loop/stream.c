@@ -384,8 +384,8 @@ int coroutine_fn stream_flush(struct stream *s, int64_t timeout_ms)
 
 int stream_post(struct stream *s, const void *p, size_t n, size_t limit)
 {
-        if (s->out_err)
-                return s->out_err;
+        if (s->out_err || s->shut_wanted)
+                return s->out_err ? s->out_err : -EPIPE;
         if (n > limit || s->out.len > limit - n)
                 return -EAGAIN;
         return stream_put(s, p, n);
