@@ -202,6 +202,8 @@ static int check_services(const struct json *services, struct err *e)
                 const struct json *s = json_at(services, i);
                 struct str name = str_of(json_get_str(s, "name", ""));
 
+                if (str_eq(name, STR("localhost")))
+                        return err_set(e, -EINVAL, "`services` must not name \"localhost\": that name is the box itself");
                 if (map_put(seen, name, seen))
                         return err_set(e, -EINVAL, "`services` names \"%.64s\" twice: each name must be unique", name.p);
         }

@@ -24,6 +24,18 @@ def programs() -> Path:
     return Path(os.environ.get("PSBX_BIN") or TOP / "build" / "bin")
 
 
+def until(condition, timeout=30):
+    """Waits for a condition and returns what it gave; a test's only clock is this generous limit."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {found!r}")
+        time.sleep(0.02)
+
+
 class Instance:
     """`parallelsandbox serve` on a state folder of its own and a free port. start() may be called again after stop()
     or kill(): the state stays until remove()."""
@@ -204,6 +216,13 @@ class Instance:
                 found.append((int(entry.name), command.replace(b"\0", b" ").decode(errors="replace").strip()))
         return found
 
+    def boxhost_pid(self):
+        """The running boxhost of this server (its supervisor has the server's command line)."""
+        for pid, command in self.processes():
+            if command.split()[0].endswith("/boxhost") and "--fd" in command.split():
+                return pid
+        return None
+
     def cgroups(self):
         found = []
         for name in self.instance_names:
@@ -233,6 +252,24 @@ class Instance:
         left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
         return left
 
+    def box_leftovers(self, boxes_only=False):
+        """What only a box can have left: everything but the instance's own table, cgroups and mounts. With boxes_only the
+        instance itself may still run."""
+        left = [] if boxes_only else [f"process {pid}: {command}" for pid, command in self.processes()]
+        left += [f"cgroup {inner}" for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()]
+        left += [f"link {name}" for name in self.links()]
+        left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
+        return left
+
+    @staticmethod
+    def _settled(look, limit=10):
+        deadline = time.monotonic() + limit
+        while True:
+            left = look()
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(0.05)
+
     def finish(self):
         """Destroys the boxes, stops the server and returns what it left behind (nothing, one hopes)."""
         left = []
@@ -243,12 +280,11 @@ class Instance:
                 self.destroy_boxes()
                 self._note_names()
             self.stop()
-            deadline = time.monotonic() + 10
-            while True:
-                left = self.leftovers()
-                if not left or time.monotonic() > deadline:
-                    break
-                time.sleep(0.05)
+            left = self._settled(self.box_leftovers)
+            # What belongs to the instance itself stays while its state does; `down` takes it away like this.
+            subprocess.run([str(programs() / "boxhost"), "--cleanup", "--state", str(self.state)], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, timeout=60, check=True)
+            left += self._settled(self.leftovers)
         finally:
             self.sweep()
         return left
