@@ -209,7 +209,7 @@ int coroutine_fn call_read_all(struct call *c, struct buf *b, struct err *e)
         if (length >= 0)
                 step = (size_t) length;
         for (;;) {
-                char extra;
+                char extra = 0;
                 size_t room = min_size(step, b->max - b->len);
                 char *p = room ? buf_room(b, room) : &extra; /* full: only the end may follow */
 

@@ -380,6 +380,8 @@ int coroutine_fn hc_answer(struct hc *x, struct err *e)
                 }
                 if (r < 0)
                         return r;
+                if (!x->head)
+                        return err_set(e, -EPROTO, "the answer has no head");
                 if (x->head->status >= 200 || x->head->status == 101)
                         break;
                 free(steal_ptr(x->head)); /* 1xx: the real one follows, RFC 9110 §15.2 */
@@ -419,7 +421,7 @@ ssize_t coroutine_fn hc_read(struct hc *x, void *p, size_t n, int64_t idle_ms)
 int coroutine_fn hc_read_all(struct hc *x, struct buf *b, int64_t idle_ms, struct err *e)
 {
         for (;;) {
-                char extra;
+                char extra = 0;
                 size_t room = min_size((size_t) 16 << 10, b->max - b->len);
                 char *p = room ? buf_room(b, room) : &extra; /* full: only the end may follow */
 

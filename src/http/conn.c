@@ -85,8 +85,13 @@ static void linger_end(void *arg, int r)
 void conn_linger(struct conn *c)
 {
         buf_done(&c->in);
-        if (stream_dead(c->stream) || c->server->dying || c->server->counts[CONN_LINGER] >= LINGERING_MAX) {
+        if (stream_dead(c->stream) || c->server->dying) {
                 conn_drop(c);
+                return;
+        }
+        if (c->server->counts[CONN_LINGER] >=
+            LINGERING_MAX) { /* a flood: the answer may be lost, descriptors are not */
+                conn_free(c);
                 return;
         }
         conn_enter(c, CONN_LINGER);
@@ -284,7 +289,7 @@ void conn_new(struct http_server *s, struct stream *stream, struct tls_ctx *tls)
         s->stats.connections_total++;
         server_tick_start(s);
         bool crowd = c->addr->count > s->limits.per_address && !(s->exempt_loopback && is_loopback(c->addr));
-        if (crowd || s->open > s->limits.connections) {
+        if (crowd || s->open - s->counts[CONN_LINGER] > s->limits.connections) {
                 if (tls) { /* nothing can be said before a handshake, and that would be work */
                         s->stats.refused++;
                         conn_free(c);

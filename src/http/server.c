@@ -204,7 +204,8 @@ void coroutine_fn http_server_stop(struct http_server *s, int64_t timeout_ms)
 
         s->stopping = true;
         stop_listening(s);
-        /* Detached streams stay: the answer of a running call may be one. Their owners end those that wait for nothing. */
+        /* Detached streams stay: the answer of a running call may be one. Their owners end those that wait for nothing.
+         */
         drop_idle(s);
         while (busy(s) && r == 0) {
                 int64_t left = until - loop_now();

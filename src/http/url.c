@@ -103,7 +103,7 @@ int url_query(struct str query, const char *key, struct buf *out)
 /* host, [v6] or host:port into ret. */
 static int parse_authority(struct str a, struct url *ret, struct err *e)
 {
-        struct str host = a, port = { 0 };
+        struct str host, port = { 0 };
         bool has_port = false;
 
         if (a.n && a.p[0] == '[') {

@@ -25,10 +25,10 @@ static void same(enum drive_kind kind, const char *p, size_t n, size_t first, si
 /* Also a second opinion on the writer: nothing it lets through may be read as something else. */
 static void write_again(const char *p, size_t n)
 {
-        struct h1_head *a = malloc(sizeof *a), *b = malloc(sizeof *b);
+        struct h1_head *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
         _cleanup_buf_ struct buf text = BUF_MAX(H1_HEAD_MAX * 2);
         char method[64], target[H1_LINE_MAX + 1], name[H1_LINE_MAX + 1];
-        struct h1_error err;
+        struct h1_error err = { 0 };
         size_t scanned = 0;
 
         if (!a || !b)
