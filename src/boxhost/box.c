@@ -13,7 +13,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -46,8 +45,10 @@ static int64_t lap(struct making *m)
 
 static void close_all(struct making *m)
 {
-        int *const fds[] = { &m->dir, &m->disk, &m->listener, &m->sync[0], &m->sync[1], &m->ready[0], &m->ready[1], &m->userns,
-                             &m->mounts[NS_ROOT], &m->mounts[NS_DEV], &m->mounts[NS_USR], &m->image.lower };
+        int *const fds[] = {
+                &m->dir,      &m->disk,   &m->listener,        &m->sync[0],        &m->sync[1],        &m->ready[0],
+                &m->ready[1], &m->userns, &m->mounts[NS_ROOT], &m->mounts[NS_DEV], &m->mounts[NS_USR], &m->image.lower
+        };
 
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 if (*fds[i] >= 0)
@@ -94,14 +95,32 @@ static int start(struct host *h, struct making *m, const struct box_request *q, 
 {
         static const char *const base_env[] = {
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", "TERM=xterm", "LANG=C.UTF-8",
+                "HOME=/root",
+                "USER=root",
+                "LOGNAME=root",
+                "SHELL=/bin/bash",
+                "TERM=xterm",
+                "LANG=C.UTF-8",
 #define CA "/etc/ssl/certs/ca-certificates.crt"
-                "SSL_CERT_FILE=" CA, "SSL_CERT_DIR=/etc/ssl/certs", "CURL_CA_BUNDLE=" CA, "REQUESTS_CA_BUNDLE=" CA, "PIP_CERT=" CA,
-                "NODE_EXTRA_CA_CERTS=" CA, "GIT_SSL_CAINFO=" CA, "NIX_SSL_CERT_FILE=" CA, "AWS_CA_BUNDLE=" CA,
-                "HTTPLIB2_CA_CERTS=" CA, "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=" CA, "npm_config_cafile=" CA,
+                "SSL_CERT_FILE=" CA,
+                "SSL_CERT_DIR=/etc/ssl/certs",
+                "CURL_CA_BUNDLE=" CA,
+                "REQUESTS_CA_BUNDLE=" CA,
+                "PIP_CERT=" CA,
+                "NODE_EXTRA_CA_CERTS=" CA,
+                "GIT_SSL_CAINFO=" CA,
+                "NIX_SSL_CERT_FILE=" CA,
+                "AWS_CA_BUNDLE=" CA,
+                "HTTPLIB2_CA_CERTS=" CA,
+                "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=" CA,
+                "npm_config_cafile=" CA,
         };
         const char *env[ARRAY_LEN(base_env) + BOX_ENV_MAX + 1];
-        struct ns_plan plan = { .boxd = h->boxd, .join = &m->join, .hostname = q->hostname, .env = env, .net = h->features.net,
+        struct ns_plan plan = { .boxd = h->boxd,
+                                .join = &m->join,
+                                .hostname = q->hostname,
+                                .env = env,
+                                .net = h->features.net,
                                 .ca = h->ca };
         size_t n = 0;
 
@@ -211,7 +230,8 @@ static int wait_ready(struct making *m, struct err *e)
         struct ns_failure f;
 
         for (;;) {
-                struct pollfd p[2] = { { .fd = m->ready[0], .events = POLLIN }, { .fd = m->sync[0], .events = POLLIN } };
+                struct pollfd p[2] = { { .fd = m->ready[0], .events = POLLIN },
+                                       { .fd = m->sync[0], .events = POLLIN } };
                 int64_t left = until - clock_ms();
                 if (left <= 0 || (poll(p, 2, (int) left) < 0 && errno != EINTR))
                         return err_set(e, -ETIMEDOUT, "boxd did not get ready");
@@ -238,9 +258,12 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
                 r = make_folder(h, m, e);
         if (r == 0)
                 r = disk_take(&h->disks, q->size.disk, m->dir, &m->disk, e);
+        if (r == 0 && h->disks.limited)
+                m->box->disk = openat(m->disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         t->disk = lap(m);
         if (r == 0)
-                r = cg_make(&h->cgroups, q->id, &(struct cg_limits){ q->size.cpus, q->size.memory, q->size.pids }, &m->join, e);
+                r = cg_make(&h->cgroups, q->id, &(struct cg_limits){ q->size.cpus, q->size.memory, q->size.pids },
+                            &m->join, e);
         t->cgroup = lap(m);
         if (r == 0)
                 r = make_listener(h, m, e);
@@ -259,7 +282,8 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
         if (r == 0)
                 r = send_go(h, m, e);
         if (r == 0) /* made durable while the child is at work */
-                r = sys_start_time(m->box->pid, &m->box->start_time) < 0 ? err_set(e, -ESRCH, "the box ended at once") : 0;
+                r = sys_start_time(m->box->pid, &m->box->start_time) < 0 ? err_set(e, -ESRCH, "the box ended at once")
+                                                                         : 0;
         snprintf(m->box->skeleton, sizeof(m->box->skeleton), "%s", m->image.version);
         if (r == 0)
                 r = spec_write(m->dir, m->box, e);
@@ -294,14 +318,16 @@ static void wait_empty(struct host *h, const char *id, int64_t until)
         }
 }
 
-/* Everything with this id, in an order that also works when parts are missing. pidfd and index may be unknown (negative). */
-static int wipe(struct host *h, const char *id, int pidfd, int index, struct err *e)
+/* Everything with this id, in an order that also works when parts are missing. pidfd and index may be unknown
+ * (negative). */
+static int wipe(struct host *h, const char *id, int pidfd, int disk, int index, struct err *e)
 {
         int64_t until = clock_ms() + END_TIMEOUT_MS;
         char name[BOX_ID_MAX + 8];
         int r, failed = 0;
 
         (void) cg_kill(&h->cgroups, id);
+        disk_abandon(disk);
         if (pidfd >= 0) {
                 siginfo_t info;
                 (void) sys_pidfd_kill(pidfd, SIGKILL);
@@ -326,8 +352,15 @@ static int wipe(struct host *h, const char *id, int pidfd, int index, struct err
 
 int box_create(struct host *h, const struct box_request *q, struct box **ret, struct box_timings *t, struct err *e)
 {
-        struct making m = { .dir = -1, .disk = -1, .listener = -1, .sync = { -1, -1 }, .ready = { -1, -1 }, .userns = -1,
-                            .mounts = { -1, -1, -1 }, .join = { .v2_dir = -1 }, .image = { .lower = -1 } };
+        struct making m = { .dir = -1,
+                            .disk = -1,
+                            .listener = -1,
+                            .sync = { -1, -1 },
+                            .ready = { -1, -1 },
+                            .userns = -1,
+                            .mounts = { -1, -1, -1 },
+                            .join = { .v2_dir = -1 },
+                            .image = { .lower = -1 } };
         int64_t begin = clock_us();
         struct box *b;
         int r;
@@ -335,7 +368,7 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
         if (host_find(h, q->id) || faccessat(h->boxes_dir, q->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return err_set(e, -EEXIST, "there is a box %s already", q->id);
         b = xcalloc(1, sizeof(*b));
-        b->pidfd = -1;
+        b->pidfd = b->disk = -1;
         b->index = UINT32_MAX;
         b->size = q->size;
         b->created_ms = wall_ms();
@@ -348,9 +381,10 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
         close_all(&m);
         if (r < 0) {
                 struct err undo = { 0 };
-                if (wipe(h, b->id, b->pidfd, b->index < NET_INDEX_MAX ? (int) b->index : -1, &undo) < 0)
+                if (wipe(h, b->id, b->pidfd, b->disk, b->index < NET_INDEX_MAX ? (int) b->index : -1, &undo) < 0)
                         log_error("after a failed start: %s", err_text(&undo));
                 closep(&b->pidfd);
+                closep(&b->disk);
                 freep(&b);
                 return r;
         }
@@ -363,7 +397,10 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
 int box_destroy(struct host *h, const char *id, struct err *e)
 {
         struct box *b = host_find(h, id);
-        int r = wipe(h, id, b ? b->pidfd : -1, b ? (int) b->index : -1, e);
+        int r;
+
+        spec_withdraw(h->boxes_dir, id); /* from now on a restart finishes the removal */
+        r = wipe(h, id, b ? b->pidfd : -1, b ? b->disk : -1, b ? (int) b->index : -1, e);
 
         if (r == 0 && b)
                 host_forget(h, b);
@@ -389,7 +426,7 @@ void box_ended(struct host *h, struct box *b, char how[32])
         snprintf(how, 32, "unknown"); /* the child of an earlier boxhost: its status went to somebody else */
         if (waitid(P_PIDFD, (id_t) b->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid > 0)
                 snprintf(how, 32, "%s %d", info.si_code == CLD_EXITED ? "exited" : "killed", info.si_status);
-        close(steal_fd(&b->pidfd));
+        host_unwatch(h, b);
         b->state = BOX_DEAD;
         (void) cg_kill(&h->cgroups, b->id);
 }

@@ -1,7 +1,7 @@
 /*
- * box: making and ending one box. box_create answers when boxd listens, or undoes everything; box_destroy ends when nothing of
- * the box is left. Both block: a create for some milliseconds (bounded at ten seconds when boxd does not start), a destroy
- * for the time the kernel needs.
+ * box: making and ending one box. box_create answers when boxd listens, or undoes everything; box_destroy ends when
+ * nothing of the box is left. Both block: a create for some milliseconds (bounded at ten seconds when boxd does not
+ * start), a destroy for the time the kernel needs.
  */
 #pragma once
 

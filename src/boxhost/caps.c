@@ -8,8 +8,9 @@
 #include <sys/prctl.h>
 
 /* NET_RAW stays since a ping with file capabilities would not even start without it. */
-static const cap_value_t kept[] = { CAP_CHOWN,    CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,     CAP_KILL,   CAP_SETGID,
-                                    CAP_SETUID,   CAP_SETFCAP,      CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_NET_RAW };
+static const cap_value_t kept[] = { CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,  CAP_FSETID,           CAP_KILL,
+                                    CAP_SETGID, CAP_SETUID,       CAP_SETFCAP, CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT,
+                                    CAP_NET_RAW };
 
 uint64_t caps_kept(void)
 {

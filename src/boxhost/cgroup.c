@@ -55,12 +55,13 @@ static bool is_delegated(const char *path)
 {
         char v[8];
 
-        return getxattr(path, "trusted.delegate", v, sizeof(v)) == 1 || getxattr(path, "user.delegate", v, sizeof(v)) == 1;
+        return getxattr(path, "trusted.delegate", v, sizeof(v)) == 1 ||
+               getxattr(path, "user.delegate", v, sizeof(v)) == 1;
 }
 
 /*
- * Where the instance's folder goes. v1 has no owner: the top of the hierarchy. On v2 a service manager hands out parts of the
- * tree and marks them; the innermost part that is ours is used, else the top.
+ * Where the instance's folder goes. v1 has no owner: the top of the hierarchy. On v2 a service manager hands out parts
+ * of the tree and marks them; the innermost part that is ours is used, else the top.
  */
 static void find_base(const struct cg_hierarchy *h, char *out, size_t n)
 {
@@ -103,7 +104,9 @@ static void move_to_leaf(int base)
 
 static unsigned enable_v2(int dir, unsigned wanted)
 {
-        static const char *const words[CG_CONTROLLERS] = { [CG_CPU] = "+cpu", [CG_MEMORY] = "+memory", [CG_PIDS] = "+pids" };
+        static const char *const words[CG_CONTROLLERS] = {
+                [CG_CPU] = "+cpu", [CG_MEMORY] = "+memory", [CG_PIDS] = "+pids"
+        };
         unsigned got = wanted & 1U << CG_FREEZER; /* part of the core, nothing to enable */
         bool moved = false;
 
@@ -226,7 +229,8 @@ static int limit_memory(const struct cg_hierarchy *h, int dir, uint64_t bytes, s
 
         /* Swap would move the limit; the files exist only where swap is accounted. */
         if (r == 0)
-                (void) write_number(dir, h->v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes", h->v2 ? 0 : bytes, NULL);
+                (void) write_number(dir, h->v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes", h->v2 ? 0 : bytes,
+                                    NULL);
         return r;
 }
 
@@ -401,8 +405,10 @@ static bool is_frozen(int dir, bool v2)
         uint64_t v = 0;
 
         if (!v2)
-                return sys_read(dir, "freezer.state", text, sizeof(text)) > 0 && str_starts(str_of(text), STR("FROZEN"));
-        return sys_read(dir, "cgroup.events", text, sizeof(text)) > 0 && sys_find_key(text, "frozen", &v) == 0 && v == 1;
+                return sys_read(dir, "freezer.state", text, sizeof(text)) > 0 &&
+                       str_starts(str_of(text), STR("FROZEN"));
+        return sys_read(dir, "cgroup.events", text, sizeof(text)) > 0 && sys_find_key(text, "frozen", &v) == 0 &&
+               v == 1;
 }
 
 int cg_freeze(struct cgroups *c, const char *id, bool frozen, struct err *e)
@@ -490,7 +496,8 @@ int cg_read_stats(struct cgroups *c, const char *id, struct cg_stats *ret)
 void cg_each(struct cgroups *c, void (*fn)(const char *id, void *arg), void *arg)
 {
         for (size_t i = 0; i < c->layout.n; i++) {
-                int fd = c->layout.h[i].fd < 0 ? -1 : openat(c->layout.h[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                int fd =
+                        c->layout.h[i].fd < 0 ? -1 : openat(c->layout.h[i].fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 DIR *d = fd < 0 ? NULL : fdopendir(fd);
                 if (!d) {
                         if (fd >= 0)

@@ -1,8 +1,8 @@
 /*
  * cgroup: limits, kill, freeze and counters of boxes, on cgroup v2, v1, or the mixed layout: each controller is used in
- * the hierarchy where it is found. Every box has a folder <base>/psbx-<instance>/<id> in each used hierarchy. struct cgroups
- * owns the descriptors of the psbx-<instance> folders. Nothing here blocks but cg_remove, which waits a bounded time for
- * the kernel to let go.
+ * the hierarchy where it is found. Every box has a folder <base>/psbx-<instance>/<id> in each used hierarchy. struct
+ * cgroups owns the descriptors of the psbx-<instance> folders. Nothing here blocks but cg_remove, which waits a bounded
+ * time for the kernel to let go.
  */
 #pragma once
 
@@ -32,13 +32,15 @@ struct cg_layout {
 
 /*
  * Reads the layout from the texts of /proc/self/mountinfo and /proc/self/cgroup; v2_controllers is the text of
- * cgroup.controllers at the v2 mount ("" without v2). Hierarchies without a controller of interest are left out; v2 never is.
+ * cgroup.controllers at the v2 mount ("" without v2). Hierarchies without a controller of interest are left out; v2
+ * never is.
  */
-int cg_layout_parse(const char *mountinfo, const char *self, const char *v2_controllers, struct cg_layout *ret, struct err *e);
+int cg_layout_parse(const char *mountinfo, const char *self, const char *v2_controllers, struct cg_layout *ret,
+                    struct err *e);
 
 struct cgroups {
         struct cg_layout layout;
-        char folder[32]; /* psbx-<instance> */
+        char folder[32];         /* psbx-<instance> */
         int has[CG_CONTROLLERS]; /* index of the hierarchy that serves the controller, -1 when none */
         int v2;                  /* index of the v2 hierarchy, -1 when none */
         bool kill;               /* v2 has cgroup.kill */

@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const char *const names[CG_CONTROLLERS] = {
-        [CG_CPU] = "cpu", [CG_CPUACCT] = "cpuacct", [CG_MEMORY] = "memory", [CG_PIDS] = "pids", [CG_FREEZER] = "freezer",
+        [CG_CPU] = "cpu",   [CG_CPUACCT] = "cpuacct", [CG_MEMORY] = "memory",
+        [CG_PIDS] = "pids", [CG_FREEZER] = "freezer",
 };
 
 /* Bits of the controllers named in a list. */
@@ -106,7 +107,8 @@ static int parse_line(struct str line, const char *self, const char *v2_controll
         return 0;
 }
 
-int cg_layout_parse(const char *mountinfo, const char *self, const char *v2_controllers, struct cg_layout *ret, struct err *e)
+int cg_layout_parse(const char *mountinfo, const char *self, const char *v2_controllers, struct cg_layout *ret,
+                    struct err *e)
 {
         struct str text = str_of(mountinfo);
 

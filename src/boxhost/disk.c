@@ -23,6 +23,12 @@
 #include <sys/wait.h>
 
 #define LOOP_MAJOR 7
+/* ext4's own numbers; linux/ext4.h is younger than the kernels we run on */
+#ifndef EXT4_IOC_SHUTDOWN
+#define EXT4_IOC_SHUTDOWN _IOR('X', 125, uint32_t)
+#define EXT4_GOING_FLAGS_NOLOGFLUSH 2
+#endif
+#define SIZE_DEFAULT (10ULL << 30)
 #define MKFS_TIMEOUT_MS 60000
 
 static const char *const folders[] = { "root", "root.work", "usr", "usr.work" };
@@ -42,7 +48,7 @@ static int attach_loop(int file, char device[32], int *ret, struct err *e)
         struct loop_config config = {
                 .fd = (uint32_t) file,
                 .block_size = 4096,
-                .info = { .lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO },
+                .info = { .lo_flags = LO_FLAGS_AUTOCLEAR },
         };
         _cleanup_close_ int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 
@@ -63,9 +69,7 @@ static int attach_loop(int file, char device[32], int *ret, struct err *e)
                         return 0;
                 }
                 close(fd);
-                if (errno == EINVAL && (config.info.lo_flags & LO_FLAGS_DIRECT_IO))
-                        config.info.lo_flags &= ~(uint32_t) LO_FLAGS_DIRECT_IO; /* the file system below cannot */
-                else if (errno != EBUSY) /* busy: another program took it between the two calls */
+                if (errno != EBUSY) /* busy: another program took it between the two calls */
                         return err_sys(e, -errno, "cannot set up %s", device);
         }
         return err_set(e, -EBUSY, "no free loop device");
@@ -102,16 +106,30 @@ static int new_file(int dir, const char *name, uint64_t size, int *ret, struct e
 }
 
 /*
- * No journal: the disk dies with its box, and a crash of the machine ends the box anyway. The feature list is spelled out so
- * that every release of mkfs makes the same, and small tables are left unwritten (the file reads as zeros).
+ * No journal: the disk dies with its box, and a crash of the machine ends the box anyway. The feature list is spelled
+ * out so that every release of mkfs makes the same, and small tables are left unwritten (the file reads as zeros).
  */
 static int make_file_system(int file, struct err *e)
 {
         char path[64];
-        const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-m", "0", "-O",
-                                     "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"
-                                     "dir_nlink,extra_isize,metadata_csum",
-                                     "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", path, NULL };
+        const char *const argv[] = {
+                "mkfs.ext4",
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-I",
+                "256",
+                "-m",
+                "0",
+                "-O",
+                "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"
+                "dir_nlink,extra_isize,metadata_csum",
+                "-E",
+                "lazy_itable_init=1,nodiscard,root_owner=0:0",
+                path,
+                NULL
+        };
 
         snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int) getpid(), file);
         return sys_run(argv, NULL, MKFS_TIMEOUT_MS, e);
@@ -119,11 +137,22 @@ static int make_file_system(int file, struct err *e)
 
 static int sync_mount(int mounted, struct err *e)
 {
-        _cleanup_close_ int fd = openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a mount's own descriptor is a mere path */
+        _cleanup_close_ int fd =
+                openat(mounted, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a mount's own descriptor is a mere path */
 
         if (fd < 0 || syncfs(fd) < 0)
                 return err_sys(e, -errno, "cannot write the disk template");
         return 0;
+}
+
+/* The first file made in a folder reads bitmaps and tables; better here than while somebody waits for the box. */
+static void warm(int mounted)
+{
+        for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+                _cleanup_close_ int dir = openat(mounted, folders[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (dir >= 0 && mkdirat(dir, "warm", 0700) == 0)
+                        (void) unlinkat(dir, "warm", AT_REMOVEDIR);
+        }
 }
 
 static int make_template(int dir, uint64_t size, char name[32], struct err *e)
@@ -188,6 +217,8 @@ static int make_disk(int dir, uint64_t size, struct disk *ret, struct err *e)
         r = copy_sparse(from, to, e);
         if (r == 0)
                 r = mount_file(dir, ret->name, &ret->mount, e);
+        if (r == 0)
+                warm(ret->mount);
         if (r < 0)
                 (void) unlinkat(dir, ret->name, 0);
         return r;
@@ -210,18 +241,34 @@ static void drop_files(int dir, const char *except)
         closedir(d);
 }
 
+/* The size boxes had last: most likely also the next one's. */
+static uint64_t remembered_size(int dir)
+{
+        uint64_t size;
+
+        return sys_read_u64(dir, "size", &size) == 0 && size >= 1 << 20 && size <= 1ULL << 43 ? size : SIZE_DEFAULT;
+}
+
+static void remember_size(int dir, uint64_t size)
+{
+        char text[32];
+
+        snprintf(text, sizeof(text), "%" PRIu64, size);
+        (void) file_write_atomic(dir, "size", text, strlen(text), 0600, NULL);
+}
+
 void disk_pool_open(struct disk_pool *p, int dir, size_t want, struct err *e)
 {
         struct disk first = { .mount = -1 };
 
         *p = (struct disk_pool){ .dir = dir, .want = min_size(want, DISK_POOL_MAX), .filler_sock = -1 };
-        drop_files(dir, NULL);
+        drop_files(dir, "size");
+        p->size = remembered_size(dir);
         /* The only honest test is to make one. */
-        if (make_disk(dir, 64U << 20, &first, e) < 0)
+        if (make_disk(dir, p->size, &first, e) < 0)
                 return;
-        close(first.mount);
-        (void) unlinkat(dir, first.name, 0);
         p->limited = true;
+        p->ready[p->n++] = first;
 }
 
 static void forget_ready(struct disk_pool *p)
@@ -247,7 +294,7 @@ void disk_pool_close(struct disk_pool *p)
 {
         end_filler(p);
         forget_ready(p);
-        drop_files(p->dir, NULL);
+        drop_files(p->dir, "size");
 }
 
 static int take_folder(int box_dir, int *ret, struct err *e)
@@ -276,6 +323,7 @@ int disk_take(struct disk_pool *p, uint64_t size, int box_dir, int *ret, struct 
                 end_filler(p);
                 forget_ready(p);
                 p->size = size;
+                remember_size(p->dir, size);
         }
         if (p->n > 0) {
                 d = p->ready[--p->n];
@@ -296,6 +344,15 @@ int disk_take(struct disk_pool *p, uint64_t size, int box_dir, int *ret, struct 
 static void filler_main(const struct disk_pool *p, int sock, pid_t parent) __attribute__((noreturn));
 static void filler_main(const struct disk_pool *p, int sock, pid_t parent)
 {
+        int dir = fcntl(p->dir, F_DUPFD_CLOEXEC, 64);
+
+        sock = fcntl(sock, F_DUPFD_CLOEXEC, 64);
+        /* Nothing of the boxes may live on in here: not their pidfds, not their mounts. */
+        if (dir < 0 || sock < 0 || dup3(dir, 3, O_CLOEXEC) < 0 || dup3(sock, 4, O_CLOEXEC) < 0 ||
+            close_range(5, ~0U, 0) < 0)
+                _exit(1);
+        dir = 3;
+        sock = 4;
         (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
         sys_reset_signals();
         (void) setpriority(PRIO_PROCESS, 0, 10);
@@ -304,7 +361,7 @@ static void filler_main(const struct disk_pool *p, int sock, pid_t parent)
         for (size_t i = p->n; i < p->want; i++) {
                 struct disk d = { .mount = -1 };
                 struct err e = { 0 };
-                if (make_disk(p->dir, p->size, &d, &e) < 0) {
+                if (make_disk(dir, p->size, &d, &e) < 0) {
                         log_warning("cannot prepare a disk: %s", err_text(&e));
                         _exit(1);
                 }
@@ -313,6 +370,14 @@ static void filler_main(const struct disk_pool *p, int sock, pid_t parent)
                 close(d.mount);
         }
         _exit(0);
+}
+
+void disk_abandon(int disk)
+{
+        uint32_t flags = EXT4_GOING_FLAGS_NOLOGFLUSH;
+
+        if (disk >= 0)
+                (void) ioctl(disk, EXT4_IOC_SHUTDOWN, &flags);
 }
 
 void disk_refill(struct disk_pool *p)

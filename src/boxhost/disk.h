@@ -1,9 +1,9 @@
 /*
- * disk: the place a box writes to. With loop devices and mkfs.ext4 that is a file system of its own in a sparse file, so a full
- * disk hurts only its owner; otherwise a plain folder without a limit. A pool keeps a few disks of the last used size
- * prepared and mounted (detached: descriptors only); a child process refills it. A new disk is a sparse copy of a template,
- * which costs a tenth of mkfs. struct disk_pool owns the descriptors and the child. disk_take blocks for a few
- * milliseconds when the pool is empty, and for one mkfs when the size is new.
+ * disk: the place a box writes to. With loop devices and mkfs.ext4 that is a file system of its own in a sparse file,
+ * so a full disk hurts only its owner; otherwise a plain folder without a limit. A pool keeps a few disks of the last
+ * used size prepared and mounted (detached: descriptors only); a child process refills it. A new disk is a sparse copy
+ * of a template, which costs a tenth of mkfs. struct disk_pool owns the descriptors and the child. disk_take blocks for
+ * a few milliseconds when the pool is empty, and for one mkfs when the size is new.
  */
 #pragma once
 
@@ -23,10 +23,10 @@ struct disk {
 };
 
 struct disk_pool {
-        int dir;        /* the pool folder, borrowed */
-        bool limited;   /* loop and mkfs.ext4 work here */
+        int dir;      /* the pool folder, borrowed */
+        bool limited; /* loop and mkfs.ext4 work here */
         size_t want;
-        uint64_t size;  /* of the disks in it */
+        uint64_t size; /* of the disks in it */
         struct disk ready[DISK_POOL_MAX];
         size_t n;
         pid_t filler;
@@ -37,10 +37,12 @@ struct disk_pool {
 void disk_pool_open(struct disk_pool *p, int dir, size_t want, struct err *e);
 void disk_pool_close(struct disk_pool *p);
 /*
- * A disk of this size for a box: its file moves into box_dir as DISK_FILE. The detached mount (or, without limits, the folder
- * box_dir/root) holds the folders root, root.work, usr and usr.work.
+ * A disk of this size for a box: its file moves into box_dir as DISK_FILE. The detached mount (or, without limits, the
+ * folder box_dir/root) holds the folders root, root.work, usr and usr.work.
  */
 int disk_take(struct disk_pool *p, uint64_t size, int box_dir, int *ret, struct err *e);
+/* The content is worth nothing any more: what is not written yet never will be. disk is a descriptor in it, or -1. */
+void disk_abandon(int disk);
 /* Starts the filler when disks are missing; call disk_arrived when filler_sock is readable. */
 void disk_refill(struct disk_pool *p);
 void disk_arrived(struct disk_pool *p);

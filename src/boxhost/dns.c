@@ -55,11 +55,14 @@ static int bind_both(uint32_t address, uint16_t port, int *udp, int *tcp, uint16
 static int confine(void)
 {
         static const char *const allowed[] = {
-                "read", "write", "sendto", "recvfrom", "sendmsg", "recvmsg", "epoll_wait", "epoll_pwait", "epoll_ctl", "epoll_create1", "socket",
-                "connect", "accept", "accept4", "close", "openat", "newfstatat", "fstat", "statx", "stat", "fcntl", "getrandom",
-                "clock_gettime", "exit_group", "exit", "rt_sigreturn", "mmap", "munmap", "brk", "mremap", "mprotect",
-                "getsockopt", "setsockopt", "shutdown", "futex", "restart_syscall", "rt_sigprocmask", "lseek", "getpid",
-                "gettid", "ppoll", "poll", "recvmmsg", "writev", "readv", "clock_nanosleep", "madvise",
+                "read",           "write",        "sendto",     "recvfrom",        "sendmsg",       "recvmsg",
+                "epoll_wait",     "epoll_pwait",  "epoll_ctl",  "epoll_create1",   "socket",        "connect",
+                "accept",         "accept4",      "close",      "openat",          "newfstatat",    "fstat",
+                "statx",          "stat",         "fcntl",      "getrandom",       "clock_gettime", "exit_group",
+                "exit",           "rt_sigreturn", "mmap",       "munmap",          "brk",           "mremap",
+                "mprotect",       "getsockopt",   "setsockopt", "shutdown",        "futex",         "restart_syscall",
+                "rt_sigprocmask", "lseek",        "getpid",     "gettid",          "ppoll",         "poll",
+                "recvmmsg",       "writev",       "readv",      "clock_nanosleep", "madvise",
         };
         scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
         int r = ctx ? 0 : -ENOMEM;
@@ -78,7 +81,8 @@ static int confine(void)
 static void child_main(int udp, int tcp, const char *resolver, pid_t parent) __attribute__((noreturn));
 static void child_main(int udp, int tcp, const char *resolver, pid_t parent)
 {
-        struct rlimit files = { .rlim_cur = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32, .rlim_max = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32 };
+        struct rlimit files = { .rlim_cur = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32,
+                                .rlim_max = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32 };
 
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
@@ -89,7 +93,8 @@ static void child_main(int udp, int tcp, const char *resolver, pid_t parent)
         if (udp < 0 || tcp < 0 || dup2(udp, 3) < 0 || dup2(tcp, 4) < 0 || close_range(5, ~0U, 0) < 0)
                 _exit(1);
         (void) setrlimit(RLIMIT_NOFILE, &files);
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
+            setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
             setresuid(NOBODY, NOBODY, NOBODY) < 0) /* leaving uid 0 empties the capabilities */
                 _exit(1);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of uid cleared it */

@@ -27,9 +27,9 @@
 
 struct question {
         bool used;
-        int fd;                    /* connected to a server */
+        int fd; /* connected to a server */
         struct sockaddr_in client;
-        uint16_t client_id, id;    /* as they are on the wire */
+        uint16_t client_id, id; /* as they are on the wire */
         unsigned tries;
         int64_t deadline;
         size_t n;
@@ -107,7 +107,8 @@ static void refresh(struct forwarder *f)
         if (f->servers > 0 && now - f->conf_checked < 1000)
                 return;
         f->conf_checked = now;
-        if (stat(RESOLV_CONF, &st) < 0 || (f->servers > 0 && memcmp(&st.st_mtim, &f->conf_time, sizeof(st.st_mtim)) == 0))
+        if (stat(RESOLV_CONF, &st) < 0 ||
+            (f->servers > 0 && memcmp(&st.st_mtim, &f->conf_time, sizeof(st.st_mtim)) == 0))
                 return;
         f->conf_time = st.st_mtim;
         read_conf(f);
@@ -276,7 +277,8 @@ static void take_connection(struct forwarder *f)
         }
         *r = (struct relay){ .used = true, .fd = { fd, -1 }, .client = client, .deadline = clock_ms() + IDLE_MS };
         r->fd[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (r->fd[1] < 0 || (connect(r->fd[1], (struct sockaddr *) &f->server[0], sizeof(f->server[0])) < 0 && errno != EINPROGRESS)) {
+        if (r->fd[1] < 0 ||
+            (connect(r->fd[1], (struct sockaddr *) &f->server[0], sizeof(f->server[0])) < 0 && errno != EINPROGRESS)) {
                 drop_relay(r);
                 return;
         }

@@ -1,7 +1,7 @@
 /*
- * dns_forward: the loop of the name forwarder; runs in its own process and never returns. UDP: at most DNS_IN_FLIGHT questions, each
- * on a socket and with a random id of its own, so a forged answer must guess both. TCP: at most DNS_CONNECTIONS
- * pairs of connections, relayed byte by byte. One box may hold an eighth of either.
+ * dns_forward: the loop of the name forwarder; runs in its own process and never returns. UDP: at most DNS_IN_FLIGHT
+ * questions, each on a socket and with a random id of its own, so a forged answer must guess both. TCP: at most
+ * DNS_CONNECTIONS pairs of connections, relayed byte by byte. One box may hold an eighth of either.
  */
 #pragma once
 

@@ -3,6 +3,7 @@
 #include "boxhost/mount.h"
 #include "boxhost/state.h"
 #include "boxhost/sys.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/log.h"
@@ -13,10 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#define LOCK_WAIT_MS 1000
 #define FDS_FROM 16 /* our own descriptors stay clear of the numbers a child fills */
 
 static int open_made(int at, const char *name, mode_t mode, int *ret, struct err *e)
@@ -44,13 +47,21 @@ static int check_ours(int fd, const char *name, struct err *e)
         return 0;
 }
 
+/* A record lock: unlike flock it is not inherited, so a child that outlives a killed boxhost for a moment does not hold
+ * it. */
 static int take_lock(struct host *h, struct err *e)
 {
+        struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+        const struct timespec pause = { .tv_nsec = 20 * 1000000L };
+
         h->lock = openat(h->own, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (h->lock < 0)
                 return err_sys(e, -errno, "cannot open the lock");
-        if (flock(h->lock, LOCK_EX | LOCK_NB) < 0)
-                return err_set(e, -EBUSY, "another boxhost uses %s", h->folder);
+        for (int64_t until = clock_ms() + LOCK_WAIT_MS; fcntl(h->lock, F_SETLK, &whole) < 0;) {
+                if (clock_ms() >= until)
+                        return err_set(e, -EBUSY, "another boxhost uses %s", h->folder);
+                (void) nanosleep(&pause, NULL); /* one that is ending */
+        }
         return 0;
 }
 
@@ -95,8 +106,19 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
         _cleanup_close_ int state = -1;
         int r;
 
-        *h = (struct host){ .options = options, .own = -1, .boxes_dir = -1, .pool_dir = -1, .images_dir = -1, .sock_dir = -1,
-                            .run_dir = -1, .lock = -1, .boxd = -1, .dev = -1, .ca = -1, .net = { .nl = -1 } };
+        *h = (struct host){ .options = options,
+                            .poll = -1,
+                            .own = -1,
+                            .boxes_dir = -1,
+                            .pool_dir = -1,
+                            .images_dir = -1,
+                            .sock_dir = -1,
+                            .run_dir = -1,
+                            .lock = -1,
+                            .boxd = -1,
+                            .dev = -1,
+                            .ca = -1,
+                            .net = { .nl = -1 } };
         list_init(&h->boxes);
         h->disks.filler_sock = -1;
         h->dns.pidfd = -1;
@@ -222,7 +244,8 @@ int host_prepare(struct host *h, struct err *e)
         disk_pool_open(&h->disks, h->pool_dir, h->options->pool, &why);
         h->features.disk = h->disks.limited;
         if (!h->features.disk)
-                features_lack(&h->features, "disk limit", "no disk limit: a box can fill the machine's disk", err_text(&why));
+                features_lack(&h->features, "disk limit", "no disk limit: a box can fill the machine's disk",
+                              err_text(&why));
         random_bytes(&start, sizeof(start));
         h->next_index = start % NET_INDEX_MAX; /* instances that start apart rarely try the same index */
         return 0;
@@ -230,8 +253,8 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own, &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir, &h->run_dir, &h->lock,
-                             &h->boxd, &h->dev, &h->ca };
+        int *const fds[] = { &h->own,     &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,
+                             &h->run_dir, &h->lock,      &h->boxd,     &h->dev,        &h->ca };
 
         dns_stop(&h->dns);
         if (h->pool_dir >= 0)
@@ -267,10 +290,21 @@ void host_add(struct host *h, struct box *b)
         h->count++;
 }
 
+void host_unwatch(struct host *h, struct box *b)
+{
+        if (b->pidfd < 0)
+                return;
+        /* Closing is not enough: a child that was forked meanwhile may hold a copy for a moment. */
+        if (h->poll >= 0)
+                (void) epoll_ctl(h->poll, EPOLL_CTL_DEL, b->pidfd, NULL);
+        close(steal_fd(&b->pidfd));
+}
+
 void host_forget(struct host *h, struct box *b)
 {
         list_remove(&b->link);
         h->count--;
-        closep(&b->pidfd);
+        host_unwatch(h, b);
+        closep(&b->disk);
         freep(&b);
 }

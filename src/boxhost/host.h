@@ -1,7 +1,7 @@
 /*
- * host: one running boxhost: its folders, what the machine can do, and its boxes. struct host owns every descriptor and every
- * struct box in it; everything runs on one thread. A box's processes, mounts and limits belong to the kernel: when boxhost
- * dies nothing happens to them.
+ * host: one running boxhost: its folders, what the machine can do, and its boxes. struct host owns every descriptor and
+ * every struct box in it; everything runs on one thread. A box's processes, mounts and limits belong to the kernel:
+ * when boxhost dies nothing happens to them.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct host_options {
         const char *boxd;     /* the program that becomes PID 1 */
         const char *resolver; /* NULL: what /etc/resolv.conf says */
         uid_t server_uid;
-        size_t pool;          /* prepared disks */
+        size_t pool; /* prepared disks */
         struct net_range subnet;
         struct net_range allow[NET_ALLOW_MAX];
         size_t allow_count;
@@ -53,6 +53,7 @@ struct box {
         pid_t pid;
         uint64_t start_time;
         int pidfd; /* -1 when dead */
+        int disk;  /* the top of its file system, -1 when unknown (adopted boxes) or not limited */
         enum box_state state;
         struct box_size size;
         int64_t created_ms;
@@ -60,8 +61,9 @@ struct box {
 
 struct host {
         const struct host_options *options;
-        char folder[512];  /* absolute path of the state folder */
-        int own;           /* DIR/boxhost; also the working folder */
+        int poll;         /* of the request loop, -1 before it runs */
+        char folder[512]; /* absolute path of the state folder */
+        int own;          /* DIR/boxhost; also the working folder */
         int boxes_dir, pool_dir, images_dir, sock_dir, run_dir;
         int lock;
         char instance[INSTANCE_LEN + 1];
@@ -86,4 +88,5 @@ void host_close(struct host *h);
 
 struct box *host_find(struct host *h, const char *id);
 void host_add(struct host *h, struct box *b);
-void host_forget(struct host *h, struct box *b); /* frees b */
+void host_unwatch(struct host *h, struct box *b); /* closes its pidfd */
+void host_forget(struct host *h, struct box *b);  /* frees b */

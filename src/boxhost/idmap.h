@@ -1,6 +1,6 @@
 /*
- * idmap: the uid range of a box, and mounts seen through it. Box uid 0..65535 is host uid base..base+65535, the same for
- * gids; the base follows from the index alone. Descriptors returned belong to the caller. Nothing here blocks.
+ * idmap: the uid range of a box, and mounts seen through it. Box uid 0..65535 is host uid base..base+65535, the same
+ * for gids; the base follows from the index alone. Descriptors returned belong to the caller. Nothing here blocks.
  */
 #pragma once
 

@@ -67,8 +67,6 @@ int image_host_prepare(int images, char version[IMAGE_SKELETON_MAX], struct err 
         if (fresh < 0)
                 return fresh;
         r = skeleton_make(fresh, e);
-        if (r == 0 && syncfs(fresh) < 0)
-                r = err_sys(e, -errno, "cannot write the image");
         if (r == 0 && renameat(host, "new", host, version) < 0)
                 r = err_sys(e, -errno, "cannot keep the image");
         return r;

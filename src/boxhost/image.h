@@ -1,8 +1,8 @@
 /*
  * image: what boxes start from. `host` is made here from the machine itself: a skeleton of chosen files (an allow list,
- * never a deny list) below /, and the machine's /usr. Other images are folders <images>/<name>/rootfs that somebody unpacked.
- * Making the skeleton copies some ten thousand small files and blocks for about a second; it happens once, at start, when
- * something on the list changed.
+ * never a deny list) below /, and the machine's /usr. Other images are folders <images>/<name>/rootfs that somebody
+ * unpacked. Making the skeleton copies some ten thousand small files and blocks for about a second; it happens once, at
+ * start, when something on the list changed.
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 #define IMAGE_SKELETON_MAX 32
 
 struct image {
-        int lower;     /* the root folder's descriptor, owned */
-        bool with_usr; /* the machine's /usr belongs to it */
+        int lower;                        /* the root folder's descriptor, owned */
+        bool with_usr;                    /* the machine's /usr belongs to it */
         char version[IMAGE_SKELETON_MAX]; /* the folder's name below the image: boxes keep it alive */
 };
 

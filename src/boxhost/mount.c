@@ -23,7 +23,8 @@ static int fill_dev(const char *stage, struct err *e)
         static const struct {
                 const char *name;
                 unsigned major, minor;
-        } nodes[] = { { "null", 1, 3 }, { "zero", 1, 5 }, { "full", 1, 7 }, { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 } };
+        } nodes[] = { { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
+                      { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 } };
         static const char *const folders[] = { "pts", "shm", "mqueue" };
         static const char *const links[][2] = { { "/proc/self/fd", "fd" },
                                                 { "/proc/self/fd/0", "stdin" },

@@ -49,7 +49,8 @@ uint32_t net_group(const char *instance)
 
         for (const char *p = instance; *p; p++)
                 h = (h ^ (unsigned char) *p) * 16777619U;
-        return (h & 0x3fffffffU) | 0x40000000U; /* never 0, the group of all other interfaces, nor a small one of the admin */
+        return (h & 0x3fffffffU) |
+               0x40000000U; /* never 0, the group of all other interfaces, nor a small one of the admin */
 }
 
 uint32_t net_gateway(const struct net_range *subnet)
@@ -77,7 +78,9 @@ static void interface_name(unsigned index, char out[IFNAMSIZ])
 /* Locally administered, the box's end has the lowest bit of the first byte's upper half set. */
 static void mac_of(unsigned index, bool box, unsigned char out[6])
 {
-        const unsigned char mac[6] = { 0x02, 'p', 's', box ? 1 : 0, (unsigned char) (index >> 8), (unsigned char) index };
+        const unsigned char mac[6] = {
+                0x02, 'p', 's', box ? 1 : 0, (unsigned char) (index >> 8), (unsigned char) index
+        };
 
         memcpy(out, mac, 6);
 }
@@ -134,7 +137,8 @@ static int make_pair(struct net *n, unsigned index, pid_t pid, struct err *e)
 
         nl_batch_init(&b);
         interface_name(index, name);
-        (void) nl_begin(&b, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(struct ifinfomsg), "make the interface pair");
+        (void) nl_begin(&b, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(struct ifinfomsg),
+                        "make the interface pair");
         h = nl_message(&b);
         mnl_attr_put_strz(h, IFLA_IFNAME, name);
         mnl_attr_put_u32(h, IFLA_GROUP, n->group);

@@ -1,9 +1,9 @@
 /*
- * net: the network of boxes. Each box has a veth pair without a bridge: `psb<index>` here, `eth0` in the box, both with fixed
- * addresses, permanent neighbour entries and routes to single hosts. Which box belongs to this instance is told by the
- * interface group, a number made of the instance's name: the rules in nft match the group, so they are written once at start and
- * no box needs an entry of its own. struct net owns a netlink socket. Blocks only for the kernel's answers, at start and cleanup
- * also for `nft`.
+ * net: the network of boxes. Each box has a veth pair without a bridge: `psb<index>` here, `eth0` in the box, both with
+ * fixed addresses, permanent neighbour entries and routes to single hosts. Which box belongs to this instance is told
+ * by the interface group, a number made of the instance's name: the rules in nft match the group, so they are written
+ * once at start and no box needs an entry of its own. struct net owns a netlink socket. Blocks only for the kernel's
+ * answers, at start and cleanup also for `nft`.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ struct net {
 /* "10.0.0.0/8" or an address; -EINVAL. */
 int net_range_parse(const char *text, struct net_range *ret);
 uint32_t net_group(const char *instance);
-uint32_t net_gateway(const struct net_range *subnet);               /* host order */
+uint32_t net_gateway(const struct net_range *subnet);                 /* host order */
 uint32_t net_address(const struct net_range *subnet, unsigned index); /* host order */
 void net_print(uint32_t address, char out[INET_ADDRSTRLEN]);
 

@@ -9,8 +9,9 @@
 #define NFT_TIMEOUT_MS 10000
 
 /* Where a box must not go: the machine's neighbourhood, other boxes, and what is no public unicast address. */
-static const char *const closed[] = { "0.0.0.0/8",     "10.0.0.0/8",     "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-                                      "172.16.0.0/12", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3" };
+static const char *const closed[] = { "0.0.0.0/8",      "10.0.0.0/8",     "100.64.0.0/10",
+                                      "127.0.0.0/8",    "169.254.0.0/16", "172.16.0.0/12",
+                                      "192.168.0.0/16", "198.18.0.0/15",  "224.0.0.0/3" };
 
 static void add_sets(struct buf *b, const struct net_config *c)
 {
@@ -39,8 +40,10 @@ static void add_inbound(struct buf *b, const struct net_config *c, uint32_t grou
                         group, group);
         (void) buf_adds(b, " chain dns { type nat hook prerouting priority dstnat; policy accept;\n");
         if (c->dns_port) {
-                (void) buf_addf(b, "  iifgroup %u ip daddr %s udp dport 53 dnat ip to %s:%u\n", group, gateway, gateway, c->dns_port);
-                (void) buf_addf(b, "  iifgroup %u ip daddr %s tcp dport 53 dnat ip to %s:%u\n", group, gateway, gateway, c->dns_port);
+                (void) buf_addf(b, "  iifgroup %u ip daddr %s udp dport 53 dnat ip to %s:%u\n", group, gateway, gateway,
+                                c->dns_port);
+                (void) buf_addf(b, "  iifgroup %u ip daddr %s tcp dport 53 dnat ip to %s:%u\n", group, gateway, gateway,
+                                c->dns_port);
         }
         (void) buf_addf(b,
                         " }\n chain to_host { type filter hook input priority 0; policy accept;\n"
@@ -114,7 +117,8 @@ void net_rules_remove(const char *instance)
 
 static bool iptables(const char *action, const char *direction)
 {
-        const char *const argv[] = { "iptables", "-w", "5", action, "DOCKER-USER", direction, "psb+", "-j", "ACCEPT", NULL };
+        const char *const argv[] = { "iptables", "-w",   "5",  action,   "DOCKER-USER",
+                                     direction,  "psb+", "-j", "ACCEPT", NULL };
 
         return sys_run(argv, NULL, NFT_TIMEOUT_MS, NULL) == 0;
 }

@@ -29,10 +29,10 @@ static void fail(const struct ns_plan *p, const char *step, int code)
         _exit(1);
 }
 
-#define TRY(step, call)                                         \
-        do {                                                    \
-                if ((call) < 0)                                 \
-                        fail(p, step, -errno);                  \
+#define TRY(step, call)                        \
+        do {                                   \
+                if ((call) < 0)                \
+                        fail(p, step, -errno); \
         } while (0)
 
 static void join_cgroups(const struct ns_plan *p)
@@ -59,8 +59,9 @@ static void cover(const struct ns_plan *p, const char *path, bool with_null)
 
 static void mask_proc(const struct ns_plan *p)
 {
-        static const char *const hidden[] = { "proc/kcore", "proc/keys", "proc/sysrq-trigger", "proc/timer_list",
-                                              "proc/sched_debug", "proc/latency_stats", "proc/key-users", "proc/kpagecount" };
+        static const char *const hidden[] = { "proc/kcore",      "proc/keys",        "proc/sysrq-trigger",
+                                              "proc/timer_list", "proc/sched_debug", "proc/latency_stats",
+                                              "proc/key-users",  "proc/kpagecount" };
         static const char *const read_only[] = { "proc/sys", "proc/irq", "proc/bus", "proc/fs" };
         static const char *const empty[] = { "proc/acpi", "proc/scsi" };
 
@@ -163,7 +164,8 @@ static void set_limits(void)
                 struct rlimit now, next;
                 if (getrlimit((__rlimit_resource_t) wanted[i].what, &now) < 0)
                         continue;
-                next.rlim_max = wanted[i].hard < now.rlim_max ? wanted[i].hard : now.rlim_max; /* raising may be refused */
+                next.rlim_max =
+                        wanted[i].hard < now.rlim_max ? wanted[i].hard : now.rlim_max; /* raising may be refused */
                 next.rlim_cur = wanted[i].soft < next.rlim_max ? wanted[i].soft : next.rlim_max;
                 (void) setrlimit((__rlimit_resource_t) wanted[i].what, &next);
         }
@@ -231,7 +233,8 @@ int ns_start(const struct ns_plan *plan, pid_t *ret_pid, int *ret_pidfd, struct 
 {
         int pidfd = -1;
         struct sys_clone_args a = {
-                .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_PIDFD,
+                .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET |
+                         CLONE_PIDFD,
                 .pidfd = (uint64_t) (uintptr_t) &pidfd,
                 .exit_signal = SIGCHLD,
         };

@@ -31,7 +31,23 @@ struct command {
         enum log_level level;
 };
 
-enum option_code { O_STATE = 1, O_UID, O_BOXD, O_FD, O_LISTEN, O_PEER, O_SUBNET, O_ALLOW, O_RESOLVER, O_POOL, O_LEVEL, O_CLEANUP, O_FEATURES, O_HELP, O_VERSION };
+enum option_code {
+        O_STATE = 1,
+        O_UID,
+        O_BOXD,
+        O_FD,
+        O_LISTEN,
+        O_PEER,
+        O_SUBNET,
+        O_ALLOW,
+        O_RESOLVER,
+        O_POOL,
+        O_LEVEL,
+        O_CLEANUP,
+        O_FEATURES,
+        O_HELP,
+        O_VERSION
+};
 
 static const struct option long_options[] = {
         { "state", required_argument, NULL, O_STATE },       { "server-uid", required_argument, NULL, O_UID },
@@ -80,13 +96,27 @@ static int take_option(struct command *c, int code, const char *text)
         int r = 0;
 
         switch (code) {
-        case O_STATE: c->host.state = text; break;
-        case O_BOXD: c->host.boxd = text; break;
-        case O_RESOLVER: c->host.resolver = text; break;
-        case O_LISTEN: c->serve.listen = text; break;
-        case O_CLEANUP: c->cleanup = true; break;
-        case O_FEATURES: c->features = true; break;
-        case O_UID: r = take_uid(text, &c->host.server_uid); break;
+        case O_STATE:
+                c->host.state = text;
+                break;
+        case O_BOXD:
+                c->host.boxd = text;
+                break;
+        case O_RESOLVER:
+                c->host.resolver = text;
+                break;
+        case O_LISTEN:
+                c->serve.listen = text;
+                break;
+        case O_CLEANUP:
+                c->cleanup = true;
+                break;
+        case O_FEATURES:
+                c->features = true;
+                break;
+        case O_UID:
+                r = take_uid(text, &c->host.server_uid);
+                break;
         case O_PEER:
                 r = take_uid(text, &c->serve.peer_uid);
                 c->peer_given = true;
@@ -99,10 +129,17 @@ static int take_option(struct command *c, int code, const char *text)
                 r = number(text, DISK_POOL_MAX, &v);
                 c->host.pool = (size_t) v;
                 break;
-        case O_SUBNET: r = take_subnet(c, text); break;
-        case O_ALLOW: r = take_allow(c, text); break;
-        case O_LEVEL: r = log_level_parse(text, &c->level); break;
-        default: r = -EINVAL;
+        case O_SUBNET:
+                r = take_subnet(c, text);
+                break;
+        case O_ALLOW:
+                r = take_allow(c, text);
+                break;
+        case O_LEVEL:
+                r = log_level_parse(text, &c->level);
+                break;
+        default:
+                r = -EINVAL;
         }
         return r;
 }
@@ -121,7 +158,8 @@ static int parse(struct command *c, int argc, char **argv)
                         exit(0);
                 }
                 if (take_option(c, code, optarg) < 0) {
-                        fprintf(stderr, "boxhost: bad value or option near %s\n%s", optarg ? optarg : argv[optind - 1], usage);
+                        fprintf(stderr, "boxhost: bad value or option near %s\n%s", optarg ? optarg : argv[optind - 1],
+                                usage);
                         return -EINVAL;
                 }
         }

@@ -75,7 +75,7 @@ static void adopt(struct host *h, const char *name)
                 return;
         }
         b = xcalloc(1, sizeof(*b));
-        b->pidfd = -1;
+        b->pidfd = b->disk = -1;
         r = spec_read(h->boxes_dir, name, b, &e);
         if (r < 0) {
                 freep(&b);

@@ -1,6 +1,6 @@
 /*
- * reconcile: makes what boxhost knows and what the machine has the same again. Runs at start (and, with everything to go, at
- * cleanup). Blocks as long as the kernel needs to end leftovers.
+ * reconcile: makes what boxhost knows and what the machine has the same again. Runs at start (and, with everything to
+ * go, at cleanup). Blocks as long as the kernel needs to end leftovers.
  */
 #pragma once
 

@@ -54,7 +54,7 @@ static int read_env(const char *name, struct json *value, void *arg)
         const char *text = json_str(value);
         char *assignment;
 
-        if (!text || q->env_count == BOX_ENV_MAX)
+        if (!text || strchr(name, '=') || q->env_count == BOX_ENV_MAX)
                 return -EINVAL;
         assignment = xasprintf("%s=%s", name, text);
         q->env[q->env_count++] = assignment;
@@ -63,7 +63,8 @@ static int read_env(const char *name, struct json *value, void *arg)
 
 static int read_request(struct op *o, struct box_request *q, struct err *e)
 {
-        const struct json *size = json_get(o->in, "size"), *env = json_get(o->in, "env"), *cpus = json_get(size, "cpus");
+        const struct json *size = json_get(o->in, "size"), *env = json_get(o->in, "env"),
+                          *cpus = json_get(size, "cpus");
         int64_t memory = json_get_int(size, "memoryBytes", 2 * GIB), pids = json_get_int(size, "pids", 512);
         int64_t disk = json_get_int(size, "diskBytes", 10 * GIB);
         int r = need_box(o, &q->id, e);
@@ -74,8 +75,10 @@ static int read_request(struct op *o, struct box_request *q, struct err *e)
         q->hostname = json_get_str(o->in, "hostname", q->id);
         if (!box_hostname_ok(q->hostname))
                 return err_set(e, -EINVAL, "`hostname` must be 1 to 63 letters, digits or hyphens");
-        q->size = (struct box_size){ .cpus = cpus ? json_double(cpus) : 1.0, .memory = memory > 0 ? (uint64_t) memory : 0,
-                                     .pids = pids > 0 ? (uint64_t) pids : 0, .disk = disk > 0 ? (uint64_t) disk : 0 };
+        q->size = (struct box_size){ .cpus = cpus ? json_double(cpus) : 1.0,
+                                     .memory = memory > 0 ? (uint64_t) memory : 0,
+                                     .pids = pids > 0 ? (uint64_t) pids : 0,
+                                     .disk = disk > 0 ? (uint64_t) disk : 0 };
         box_size_clamp(&q->size);
         if (env && json_each(env, read_env, q) != 0)
                 return err_set(e, -EINVAL, "`env` must map at most %d names to texts", BOX_ENV_MAX);
@@ -251,8 +254,8 @@ static const struct {
         const char *name;
         int (*run)(struct op *o, struct err *e);
 } ops[] = {
-        { "hello", op_hello }, { "create", op_create }, { "destroy", op_destroy }, { "freeze", op_freeze }, { "thaw", op_thaw },
-        { "list", op_list },   { "stats", op_stats },   { "images", op_images },
+        { "hello", op_hello }, { "create", op_create }, { "destroy", op_destroy }, { "freeze", op_freeze },
+        { "thaw", op_thaw },   { "list", op_list },     { "stats", op_stats },     { "images", op_images },
 };
 
 static int run(struct op *o, struct err *e)

@@ -24,28 +24,32 @@
 /* Numbers the build machine's headers may not have; they are the same on every architecture. */
 enum {
         NR_MOUNT_SETATTR = 442,
-        NR_NUMA_HOME = 450,   /* set_mempolicy_home_node */
-        NR_LAST_KNOWN = 466,  /* removexattrat; everything above is new to us and answered ENOSYS */
+        NR_NUMA_HOME = 450,  /* set_mempolicy_home_node */
+        NR_LAST_KNOWN = 466, /* removexattrat; everything above is new to us and answered ENOSYS */
 };
 
 /* A box must not reach these: they change mounts, namespaces, the kernel or the machine, or have a history of holes. */
 static const unsigned refused_eperm[] = {
-        SYS_mount, SYS_umount2, SYS_pivot_root, SYS_fsopen, SYS_fsmount, SYS_fsconfig, SYS_fspick, SYS_move_mount, SYS_open_tree,
-        NR_MOUNT_SETATTR, SYS_setns, SYS_unshare, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_keyctl, SYS_add_key,
-        SYS_request_key, SYS_kexec_load, SYS_kexec_file_load, SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot,
-        SYS_swapon, SYS_swapoff, SYS_acct, SYS_quotactl, SYS_quotactl_fd, SYS_settimeofday, SYS_clock_settime, SYS_adjtimex,
-        SYS_clock_adjtime, SYS_syslog, SYS_open_by_handle_at, SYS_vhangup, SYS_move_pages, SYS_mbind, SYS_set_mempolicy,
-        SYS_migrate_pages, NR_NUMA_HOME, SYS_fanotify_init, SYS_nfsservctl, SYS_lookup_dcookie,
+        SYS_mount,         SYS_umount2,       SYS_pivot_root,    SYS_fsopen,          SYS_fsmount,
+        SYS_fsconfig,      SYS_fspick,        SYS_move_mount,    SYS_open_tree,       NR_MOUNT_SETATTR,
+        SYS_setns,         SYS_unshare,       SYS_bpf,           SYS_perf_event_open, SYS_userfaultfd,
+        SYS_keyctl,        SYS_add_key,       SYS_request_key,   SYS_kexec_load,      SYS_kexec_file_load,
+        SYS_init_module,   SYS_finit_module,  SYS_delete_module, SYS_reboot,          SYS_swapon,
+        SYS_swapoff,       SYS_acct,          SYS_quotactl,      SYS_quotactl_fd,     SYS_settimeofday,
+        SYS_clock_settime, SYS_adjtimex,      SYS_clock_adjtime, SYS_syslog,          SYS_open_by_handle_at,
+        SYS_vhangup,       SYS_move_pages,    SYS_mbind,         SYS_set_mempolicy,   SYS_migrate_pages,
+        NR_NUMA_HOME,      SYS_fanotify_init, SYS_nfsservctl,    SYS_lookup_dcookie,
 #if defined(__x86_64__)
-        SYS_iopl, SYS_ioperm, SYS_uselib, SYS_sysfs, SYS_ustat,
+        SYS_iopl,          SYS_ioperm,        SYS_uselib,        SYS_sysfs,           SYS_ustat,
 #endif
 };
 
 /* Flags of clone3 lie in memory where a filter cannot look; ENOSYS makes libc fall back to clone. */
 static const unsigned refused_enosys[] = { SYS_clone3, SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register };
 
-#define ANY_NEW_NAMESPACE \
-        ((unsigned) (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET))
+#define ANY_NEW_NAMESPACE                                                                                         \
+        ((unsigned) (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
+                     CLONE_NEWNET))
 /* AF_VSOCK above all: it knows no namespaces and leads to the hypervisor. */
 static const unsigned families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
 static const unsigned ioctls[] = { TIOCSTI, TIOCLINUX };
@@ -57,7 +61,8 @@ struct writer {
 };
 
 #define FIELD(name) ((unsigned) offsetof(struct seccomp_data, name))
-#define LOW(arg) ((unsigned) offsetof(struct seccomp_data, args) + (arg) * 8U) /* little endian: the low word comes first */
+#define LOW(arg) \
+        ((unsigned) offsetof(struct seccomp_data, args) + (arg) *8U) /* little endian: the low word comes first */
 
 static void put(struct writer *w, struct sock_filter f)
 {
@@ -107,9 +112,10 @@ static void write_clone(struct writer *w)
         ret(w, SECCOMP_RET_ALLOW);
 }
 
-/* One system call whose argument must be (or must not be) one of a list. The number is in the accumulator before and, on the way out, after. */
-static void write_listed(struct writer *w, unsigned nr, unsigned arg, const unsigned *list, unsigned count, unsigned listed,
-                         unsigned others)
+/* One system call whose argument must be (or must not be) one of a list. The number is in the accumulator before and,
+ * on the way out, after. */
+static void write_listed(struct writer *w, unsigned nr, unsigned arg, const unsigned *list, unsigned count,
+                         unsigned listed, unsigned others)
 {
         put(w, (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, (unsigned char) (2 * count + 2)));
         load(w, LOW(arg));

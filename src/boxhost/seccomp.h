@@ -1,6 +1,6 @@
 /*
- * seccomp: the system call filter of a box. It refuses with an error number and never kills: programs fall back. The BPF is
- * written once by box_filter and shared by all boxes. Nothing here blocks.
+ * seccomp: the system call filter of a box. It refuses with an error number and never kills: programs fall back. The
+ * BPF is written once by box_filter and shared by all boxes. Nothing here blocks.
  */
 #pragma once
 

@@ -235,7 +235,7 @@ static int prepare(struct loop *l, struct err *e)
 {
         int r;
 
-        l->poll = epoll_create1(EPOLL_CLOEXEC);
+        l->poll = l->h->poll = epoll_create1(EPOLL_CLOEXEC);
         if (l->poll < 0)
                 return err_sys(e, -errno, "cannot wait for events");
         r = open_signals(l, e);
@@ -257,14 +257,22 @@ static int prepare(struct loop *l, struct err *e)
 
 int serve(struct host *h, const struct serve_options *o, struct err *e)
 {
-        struct loop l = { .h = h, .options = o, .poll = -1, .listener = -1, .signals = -1,
-                          .at_listener = { SOURCE_LISTENER, NULL }, .at_signals = { SOURCE_SIGNAL, NULL },
-                          .at_filler = { SOURCE_FILLER, NULL }, .at_dns = { SOURCE_DNS, NULL } };
+        struct loop l = { .h = h,
+                          .options = o,
+                          .poll = -1,
+                          .listener = -1,
+                          .signals = -1,
+                          .at_listener = { SOURCE_LISTENER, NULL },
+                          .at_signals = { SOURCE_SIGNAL, NULL },
+                          .at_filler = { SOURCE_FILLER, NULL },
+                          .at_dns = { SOURCE_DNS, NULL } };
         int r;
 
         for (size_t i = 0; i < CONNS_MAX; i++)
                 l.conns[i].fd = -1;
         r = prepare(&l, e);
+        if (r == 0)
+                watch_filler(&l);
         while (r == 0 && !l.stop) {
                 /* One at a time: handling one event may free what another one points to. */
                 struct epoll_event ev;
@@ -279,5 +287,6 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
         closep(&l.listener);
         closep(&l.signals);
         closep(&l.poll);
+        h->poll = -1;
         return r;
 }

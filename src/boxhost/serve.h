@@ -1,6 +1,6 @@
 /*
- * serve: the request loop. Answers the server's messages one after the other and tells it of boxes that ended. Returns when the
- * inherited connection closes or a signal asks for it; boxes go on. The connections belong to the loop.
+ * serve: the request loop. Answers the server's messages one after the other and tells it of boxes that ended. Returns
+ * when the inherited connection closes or a signal asks for it; boxes go on. The connections belong to the loop.
  */
 #pragma once
 

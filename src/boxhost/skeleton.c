@@ -1,6 +1,7 @@
 #include "boxhost/skeleton.h"
 
 #include "boxhost/image.h"
+#include "boxhost/state.h"
 #include "boxhost/sys.h"
 #include "base/file.h"
 #include "base/str.h"
@@ -19,21 +20,83 @@
 
 /* Names directly below /etc; patterns, files or folders. Anything not listed is never looked at. */
 static const char *const etc_list[] = {
-        "adduser.conf", "deluser.conf", "alternatives", "bash.bashrc", "bash_completion*", "bindresvport.blacklist",
-        "ca-certificates", "ca-certificates.conf", "debconf.conf", "debian_version", "dpkg", "emacs", "fonts", "gai.conf", "groff",
-        "host.conf", "ImageMagick-*", "inputrc", "issue", "issue.net", "java", "java-*", "ld.so.cache", "ld.so.conf",
-        "ld.so.conf.d", "libaudit.conf", "locale.alias", "locale.gen", "localtime", "login.defs", "lsb-release", "magic",
-        "magic.mime", "mailcap", "mailcap.order", "manpath.config", "mime.types", "networks", "OpenCL", "openal", "os-release",
-        "pam.conf", "pam.d", "perl", "php", "protocols", "python", "python3", "python2*", "python3.*", "R",
-        "rpc", "security", "selinux", "services", "shells", "skel", "terminfo", "texmf", "timezone", "ucf.conf",
-        "vim", "vulkan", "X11", "xattr.conf", "xdg", "xml", "sgml", "debuginfod",
+        "adduser.conf",
+        "deluser.conf",
+        "alternatives",
+        "bash.bashrc",
+        "bash_completion*",
+        "bindresvport.blacklist",
+        "ca-certificates",
+        "ca-certificates.conf",
+        "debconf.conf",
+        "debian_version",
+        "dpkg",
+        "emacs",
+        "fonts",
+        "gai.conf",
+        "groff",
+        "host.conf",
+        "ImageMagick-*",
+        "inputrc",
+        "issue",
+        "issue.net",
+        "java",
+        "java-*",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "libaudit.conf",
+        "locale.alias",
+        "locale.gen",
+        "localtime",
+        "login.defs",
+        "lsb-release",
+        "magic",
+        "magic.mime",
+        "mailcap",
+        "mailcap.order",
+        "manpath.config",
+        "mime.types",
+        "networks",
+        "OpenCL",
+        "openal",
+        "os-release",
+        "pam.conf",
+        "pam.d",
+        "perl",
+        "php",
+        "protocols",
+        "python",
+        "python3",
+        "python2*",
+        "python3.*",
+        "R",
+        "rpc",
+        "security",
+        "selinux",
+        "services",
+        "shells",
+        "skel",
+        "terminfo",
+        "texmf",
+        "timezone",
+        "ucf.conf",
+        "vim",
+        "vulkan",
+        "X11",
+        "xattr.conf",
+        "xdg",
+        "xml",
+        "sgml",
+        "debuginfod",
 };
 static const char *const ssl_list[] = { "certs", "openssl.cnf" };
-static const char *const apt_list[] = { "sources.list", "sources.list.d", "keyrings", "trusted.gpg", "trusted.gpg.d",
-                                        "preferences", "preferences.d", "apt.conf.d", "listchanges.conf*" };
+static const char *const apt_list[] = { "sources.list",  "sources.list.d", "keyrings",
+                                        "trusted.gpg",   "trusted.gpg.d",  "preferences",
+                                        "preferences.d", "apt.conf.d",     "listchanges.conf*" };
 static const char *const default_list[] = { "locale", "useradd", "keyboard" };
-static const char *const dpkg_list[] = { "status", "available", "diversions", "statoverride", "info", "alternatives", "triggers",
-                                         "arch", "cmethopt" };
+static const char *const dpkg_list[] = { "status",       "available", "diversions", "statoverride", "info",
+                                         "alternatives", "triggers",  "arch",       "cmethopt" };
 static const char *const apt_state_list[] = { "extended_states" };
 
 struct part {
@@ -56,16 +119,51 @@ static const struct {
         const char *path;
         mode_t mode;
 } empty_folders[] = {
-        { "boot", 0755 }, { "dev", 0755 }, { "etc", 0755 }, { "etc/opt", 0755 }, { "home", 0755 }, { "media", 0755 }, { "mnt", 0755 },
-        { "opt", 0755 }, { "proc", 0555 }, { "root", 0700 }, { "run", 0755 }, { "srv", 0755 }, { "sys", 0555 }, { "tmp", 01777 },
-        { "usr", 0755 }, { "work", 0755 }, { "var", 0755 }, { "var/backups", 0755 }, { "var/cache", 0755 },
-        { "var/cache/apt", 0755 }, { "var/cache/apt/archives", 0755 }, { "var/cache/apt/archives/partial", 0700 },
-        { "var/cache/debconf", 0755 }, { "var/cache/ldconfig", 0700 }, { "var/lib", 0755 }, { "var/lib/apt", 0755 },
-        { "var/lib/apt/lists", 0755 }, { "var/lib/apt/lists/partial", 0700 }, { "var/lib/apt/periodic", 0755 },
-        { "var/lib/apt/mirrors", 0755 }, { "var/lib/apt/mirrors/partial", 0755 }, { "var/lib/dpkg", 0755 },
-        { "var/lib/dpkg/updates", 0755 }, { "var/lib/dpkg/parts", 0755 }, { "var/lib/misc", 0755 }, { "var/lib/pam", 0755 },
-        { "var/lib/ucf", 0755 }, { "var/lib/systemd", 0755 }, { "var/local", 02775 }, { "var/log", 0755 }, { "var/log/apt", 0755 },
-        { "var/mail", 02775 }, { "var/opt", 0755 }, { "var/spool", 0755 }, { "var/tmp", 01777 },
+        { "boot", 0755 },
+        { "dev", 0755 },
+        { "etc", 0755 },
+        { "etc/opt", 0755 },
+        { "home", 0755 },
+        { "media", 0755 },
+        { "mnt", 0755 },
+        { "opt", 0755 },
+        { "proc", 0555 },
+        { "root", 0700 },
+        { "run", 0755 },
+        { "srv", 0755 },
+        { "sys", 0555 },
+        { "tmp", 01777 },
+        { "usr", 0755 },
+        { "work", 0755 },
+        { "var", 0755 },
+        { "var/backups", 0755 },
+        { "var/cache", 0755 },
+        { "var/cache/apt", 0755 },
+        { "var/cache/apt/archives", 0755 },
+        { "var/cache/apt/archives/partial", 0700 },
+        { "var/cache/debconf", 0755 },
+        { "var/cache/ldconfig", 0700 },
+        { "var/lib", 0755 },
+        { "var/lib/apt", 0755 },
+        { "var/lib/apt/lists", 0755 },
+        { "var/lib/apt/lists/partial", 0700 },
+        { "var/lib/apt/periodic", 0755 },
+        { "var/lib/apt/mirrors", 0755 },
+        { "var/lib/apt/mirrors/partial", 0755 },
+        { "var/lib/dpkg", 0755 },
+        { "var/lib/dpkg/updates", 0755 },
+        { "var/lib/dpkg/parts", 0755 },
+        { "var/lib/misc", 0755 },
+        { "var/lib/pam", 0755 },
+        { "var/lib/ucf", 0755 },
+        { "var/lib/systemd", 0755 },
+        { "var/local", 02775 },
+        { "var/log", 0755 },
+        { "var/log/apt", 0755 },
+        { "var/mail", 02775 },
+        { "var/opt", 0755 },
+        { "var/spool", 0755 },
+        { "var/tmp", 01777 },
 };
 
 static bool listed(const struct part *p, const char *name)
@@ -237,6 +335,8 @@ uint64_t skeleton_fingerprint(void)
         struct walk w = { .print = 14695981039346656037ULL };
 
         w.print = mix(w.print, &format, sizeof(format));
+        /* made anew after each start of the machine, so nobody has to wait until it is safely on the disk */
+        w.print = mix(w.print, state_boot_id(), strlen(state_boot_id()));
         for (size_t i = 0; i < ARRAY_LEN(parts); i++)
                 (void) visit_part(&w, &parts[i], -1);
         for (size_t i = 0; i < ARRAY_LEN(others); i++) {
@@ -266,8 +366,10 @@ static int put_accounts(int dir, const char *path, const char *shadow_path, bool
 
         snprintf(absolute, sizeof(absolute), "/%s", path);
         if (file_read(AT_FDCWD, absolute, &in) < 0)
-                (void) buf_adds(&in, groups ? "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
-                                            : "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n");
+                (void) buf_adds(
+                        &in,
+                        groups ? "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
+                               : "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n");
         text = buf_str(&in);
         while (text.n > 0) {
                 struct str line = str_cut(&text, '\n'), rest = line, name = str_cut(&rest, ':'), number;
@@ -281,7 +383,8 @@ static int put_accounts(int dir, const char *path, const char *shadow_path, bool
                 else if (id == 0 && str_eq(name, STR("root")))
                         (void) buf_adds(&out, "root:x:0:0:root:/root:/bin/bash\n");
                 else
-                        (void) buf_addf(&out, "%.*s:x:%u:%.*s\n", (int) name.n, name.p, (unsigned) id, (int) rest.n, rest.p);
+                        (void) buf_addf(&out, "%.*s:x:%u:%.*s\n", (int) name.n, name.p, (unsigned) id, (int) rest.n,
+                                        rest.p);
                 (void) buf_addf(&shadow, groups ? "%.*s:*::\n" : "%.*s:*:19000:0:99999:7:::\n", (int) name.n, name.p);
         }
         r = put_text(dir, path, &out, 0644, 0, e);

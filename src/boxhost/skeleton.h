@@ -1,7 +1,7 @@
 /*
- * skeleton: the root folder of the image `host` without /usr. What is copied is on a list in skeleton.c, must be readable by
- * everybody on the machine, and, for package sources, must carry no credentials; accounts are generated. Blocks for
- * the time of copying.
+ * skeleton: the root folder of the image `host` without /usr. What is copied is on a list in skeleton.c, must be
+ * readable by everybody on the machine, and, for package sources, must carry no credentials; accounts are generated.
+ * Blocks for the time of copying.
  */
 #pragma once
 

@@ -47,7 +47,8 @@ static int spec_print(const struct box *b, struct buf *out)
 int spec_write(int box_dir, const struct box *b, struct err *e)
 {
         _cleanup_buf_ struct buf text = BUF_MAX(SPEC_MAX);
-        _cleanup_close_ int fd = openat(box_dir, "spec.new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        _cleanup_close_ int fd =
+                openat(box_dir, "spec.new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
         int r = spec_print(b, &text);
 
         if (fd < 0)
@@ -64,6 +65,14 @@ int spec_commit(int box_dir, struct err *e)
         if (renameat(box_dir, "spec.new", box_dir, "spec.json") < 0 || fsync(box_dir) < 0)
                 return err_sys(e, -errno, "cannot finish the record of a box");
         return 0;
+}
+
+void spec_withdraw(int boxes_dir, const char *id)
+{
+        char path[BOX_ID_MAX + 16];
+
+        snprintf(path, sizeof(path), "%s/spec.json", id);
+        (void) unlinkat(boxes_dir, path, 0);
 }
 
 int spec_read(int boxes_dir, const char *id, struct box *ret, struct err *e)

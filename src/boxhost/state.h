@@ -1,6 +1,6 @@
 /*
- * state: what boxhost writes to disk about a box (boxes/<id>/spec.json), and machine-wide settings it changed. Files are
- * replaced atomically. Blocks for fsync.
+ * state: what boxhost writes to disk about a box (boxes/<id>/spec.json), and machine-wide settings it changed. Files
+ * are replaced atomically. Blocks for fsync.
  */
 #pragma once
 
@@ -9,6 +9,8 @@
 /* Writes boxes/<id>/spec.new and makes it durable; spec_commit renames it to spec.json, the mark of a finished box. */
 int spec_write(int box_dir, const struct box *b, struct err *e);
 int spec_commit(int box_dir, struct err *e);
+/* Takes the mark away again. */
+void spec_withdraw(int boxes_dir, const char *id);
 /* -ENOENT when the box was never finished. */
 int spec_read(int boxes_dir, const char *id, struct box *ret, struct err *e);
 

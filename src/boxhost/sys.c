@@ -167,7 +167,8 @@ int sys_start_time(pid_t pid, uint64_t *ret)
 
 const char *sys_program(const char *name)
 {
-        static const char *const folders[] = { "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin" };
+        static const char *const folders[] = { "/usr/sbin", "/usr/bin",        "/sbin",
+                                               "/bin",      "/usr/local/sbin", "/usr/local/bin" };
         static char path[128];
 
         for (size_t i = 0; i < ARRAY_LEN(folders); i++) {

@@ -17,7 +17,8 @@
 
 /* The kernel's struct clone_args (version 2, with cgroup); linux/sched.h clashes with sched.h on older libcs. */
 struct sys_clone_args {
-        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size,
+                cgroup;
 };
 
 #define SYS_CLONE_INTO_CGROUP 0x200000000ULL

@@ -1,6 +1,7 @@
 /*
- * Settings of the whole machine. The first instance that changes one notes what was in /run/psbx/original; each instance
- * notes itself in /run/psbx/instances; the last one to clean up puts things back. /run forgets at a reboot, as the settings do.
+ * Settings of the whole machine. The first instance that changes one notes what was in /run/psbx/original; each
+ * instance notes itself in /run/psbx/instances; the last one to clean up puts things back. /run forgets at a reboot, as
+ * the settings do.
  */
 #include "boxhost/state.h"
 
@@ -22,7 +23,8 @@ static const struct {
         uint64_t least;
         bool per_network; /* of the network namespace, not of the machine */
 } settings[] = {
-        { "fs/inotify/max_user_instances", 8192, false }, /* all boxes share it: it is charged to the creator of the userns */
+        { "fs/inotify/max_user_instances", 8192,
+          false }, /* all boxes share it: it is charged to the creator of the userns */
         { "fs/inotify/max_user_watches", 1048576, false },
         { "kernel/pid_max", 4194304, false },
         { "kernel/pty/max", 16384, false },
@@ -98,7 +100,8 @@ void sysctl_restore(const char *instance)
         for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
                 char setting[96];
                 note_path(i, path, sizeof(path));
-                if (others(settings[i].per_network ? network_id() : 0) || sys_read(AT_FDCWD, path, text, sizeof(text)) <= 0)
+                if (others(settings[i].per_network ? network_id() : 0) ||
+                    sys_read(AT_FDCWD, path, text, sizeof(text)) <= 0)
                         continue;
                 snprintf(setting, sizeof(setting), "/proc/sys/%s", settings[i].name);
                 if (sys_write(AT_FDCWD, setting, text, NULL) == 0)

@@ -122,7 +122,7 @@ def test_answered_means_kept(boxhost_factory):
 
 def test_two_instances_side_by_side(boxhost_factory):
     one, two = boxhost_factory(), boxhost_factory()
-    assert one.instance != two.instance
+    assert one.call("hello")["instance"] != two.call("hello")["instance"]
     a = [one.create(f"same{n}", size=SMALL) for n in range(4)]
     b = [two.create(f"same{n}", size=SMALL) for n in range(4)]
     assert len({x.index for x in a + b}) == 8
