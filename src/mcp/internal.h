@@ -16,6 +16,7 @@
 
 #define MCP_SESSION_ID_MAX 39
 #define MCP_SWITCH_MS 2000 /* a call that takes longer is answered by a stream */
+#define MCP_PROGRESS_MS 10000 /* between notifications/progress; the first comes with the stream */
 #define MCP_CALL_COMMENT_MS 10000
 #define MCP_GET_COMMENT_MS 15000
 

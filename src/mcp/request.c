@@ -24,7 +24,7 @@ struct mcp_request {
         struct mcp_request *same; /* an older one with the same key; only callers without a session can have those */
         struct sse *sse;          /* while the answer is a stream and the client is there */
         struct timer *timer;
-        int64_t started, next_line;
+        int64_t started, next_line, next_progress; /* the last two: ms since the start */
         double progress;
         struct buf json, blocks; /* what the handler filled in */
         char *failure;
@@ -165,29 +165,31 @@ static void post_message(struct mcp_request *r, const char *text)
         post_note(r, &w);
 }
 
-static void still_running(struct mcp_request *r, int64_t elapsed)
+/* Moves a due time past elapsed; true when it was due. */
+static bool due(int64_t *next, int64_t elapsed, int64_t every)
 {
-        _cleanup_free_ char *text = xasprintf("%s still running", r->tool->name);
-
-        if (!r->quiet)
-                post_message(r, text);
-        if (r->token)
-                post_progress(r, r->own_progress ? r->progress : (double) elapsed / 1000, 0, text);
+        if (elapsed < *next)
+                return false;
+        *next += (elapsed - *next) / every * every + every;
+        return true;
 }
 
 static void on_timer(void *arg)
 {
         struct mcp_request *r = arg;
-        int64_t elapsed = loop_now() - r->started;
+        int64_t elapsed = loop_now() - r->started, next;
+        int64_t progress_every = r->tool->running_ms < MCP_PROGRESS_MS ? r->tool->running_ms : MCP_PROGRESS_MS;
 
         if (!to_stream(r))
                 return;
-        if (elapsed >= r->next_line) {
-                still_running(r, elapsed);
-                while (r->next_line <= elapsed)
-                        r->next_line += r->tool->running_ms;
-        }
-        timer_reset(r->timer, r->next_line - elapsed);
+        _cleanup_free_ char *text = xasprintf("%s still running", r->tool->name);
+        if (due(&r->next_line, elapsed, r->tool->running_ms) && !r->quiet)
+                post_message(r, text);
+        /* Sooner and oftener than the lines: clients end calls that show no progress, and people want to see some. */
+        if (r->token && due(&r->next_progress, elapsed, progress_every))
+                post_progress(r, r->own_progress ? r->progress : (double) elapsed / 1000, 0, text);
+        next = r->token && r->next_progress < r->next_line ? r->next_progress : r->next_line;
+        timer_reset(r->timer, next - elapsed);
 }
 
 /* ---- for handlers ---- */
