@@ -284,7 +284,7 @@ static void coroutine_fn finish(struct call *c)
                 conn_linger(conn);
 }
 
-void call_main(void *arg)
+void coroutine_fn call_main(void *arg)
 {
         struct call *c = arg;
         struct http_server *s = c->server;

@@ -78,7 +78,7 @@ static int add_connection(struct call *c)
         return c->head->minor == 0 ? buf_adds(&c->out, "Connection: keep-alive\r\n") : 0;
 }
 
-static int add_head(struct call *c, unsigned status, const char *type, int64_t length)
+int call_prepare(struct call *c, unsigned status, const char *type, int64_t length)
 {
         int r;
 
@@ -151,7 +151,7 @@ static int coroutine_fn push(struct call *c, const void *p, size_t n, const char
 
 int coroutine_fn call_start(struct call *c, unsigned status, const char *type, int64_t length)
 {
-        return add_head(c, status, type, length);
+        return call_prepare(c, status, type, length);
 }
 
 int coroutine_fn call_write(struct call *c, const void *p, size_t n)
@@ -192,7 +192,7 @@ int coroutine_fn call_end(struct call *c)
 
 int coroutine_fn call_reply(struct call *c, unsigned status, const char *type, const void *body, size_t n)
 {
-        int r = add_head(c, status, type, body ? (int64_t) n : 0);
+        int r = call_prepare(c, status, type, body ? (int64_t) n : 0);
 
         if (r < 0)
                 return r;

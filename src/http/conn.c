@@ -254,7 +254,7 @@ void conn_idle(struct conn *c)
         stream_passive(c->stream, on_data, on_end, c);
 }
 
-static void handshake(void *arg)
+static void coroutine_fn handshake(void *arg)
 {
         struct conn *c = arg;
         struct http_server *s = c->server;

@@ -2,8 +2,8 @@
  * server: the HTTP/1.1 server. A connection is a passive object while idle; each request runs in a coroutine.
  *
  * Limits (all settable): head 10 s, body progress 30 s, keep-alive 60 s idle, connections in all and per address;
- * beyond them 503 with Retry-After. Graceful stop: listeners close, running requests end, idle connections close at
- * once.
+ * beyond them 503 with Retry-After. Graceful stop: listeners close, idle connections close at once, running requests
+ * end, then the detached event streams (a running call may be answering on one).
  */
 #pragma once
 

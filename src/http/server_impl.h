@@ -133,7 +133,9 @@ void server_coro_ended(struct http_server *s); /* may free s */
 const char *server_date(struct http_server *s);
 
 /* call.c, call_write.c */
-void call_main(void *arg);
+/* Like call_start: the head waits in c->out. Never suspends. */
+int call_prepare(struct call *c, unsigned status, const char *type, int64_t length);
+void coroutine_fn call_main(void *arg);
 struct call *call_new(struct conn *c, const struct h1_head *h, const char *p, size_t n);
 void call_free(struct call *c);
 const char *http_error_code(unsigned status);

@@ -58,7 +58,7 @@ static int add_sse_head(struct call *c)
 
         if (r == 0) /* nginx buffers otherwise */
                 r = call_add_header(c, "X-Accel-Buffering", "no");
-        return r < 0 ? r : call_start(c, 200, "text/event-stream", -1);
+        return r < 0 ? r : call_prepare(c, 200, "text/event-stream", -1);
 }
 
 int coroutine_fn sse_start(struct call *c)

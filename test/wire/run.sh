@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the wire scripts (varnishtest) against demo_server. Exit code 77: skipped, with the reason as last line.
 #   test/wire/run.sh DEMO_SERVER [SCRIPT.vtc...]
-set -u
+set -euo pipefail
 server=${1:?the demo_server program}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,21 +13,11 @@ fi
 work=$(mktemp -d)
 "$server" --head-ms 500 >"$work/port" 2>"$work/log" &
 pid=$!
-cleanup() {
-        kill "$pid" 2>/dev/null
-        wait "$pid"
-        ended=$?
-        if [ "$ended" -ne 0 ]; then
-                echo "FAILED  demo_server ended with $ended"
-                cat "$work/log"
-                failed=$((failed + 1))
-        fi
-        rm -rf "$work"
-}
+trap 'kill "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
 failed=0
 passed=0
 for _ in $(seq 100); do
-        [ -s "$work/port" ] && break
+        if [ -s "$work/port" ]; then break; fi
         sleep 0.1
 done
 for script in "$@"; do
@@ -39,6 +29,13 @@ for script in "$@"; do
                 tail -40 "$work/out"
         fi
 done
-cleanup
+kill "$pid"
+ended=0
+wait "$pid" || ended=$?
+if [ "$ended" -ne 0 ]; then
+        echo "FAILED  demo_server ended with $ended"
+        cat "$work/log"
+        failed=$((failed + 1))
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

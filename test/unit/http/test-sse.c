@@ -18,6 +18,13 @@ static void on_close(void *arg)
         closed++;
 }
 
+static void detach_now(void *arg)
+{
+        streams[0] = sse_detach(arg, 250, on_close, &streams[0]);
+        CHECK(streams[0] != NULL);
+        CHECK_INT(sse_post(streams[0], NULL, NULL, STR("wait")), 0);
+}
+
 static void coroutine_fn handler(struct call *c, void *arg)
 {
         struct str p = call_path(c);
@@ -30,6 +37,18 @@ static void coroutine_fn handler(struct call *c, void *arg)
                 CHECK_INT(sse_event(c, "note", "7", STR("one\ntwo\r\nthree\r")), 0);
                 CHECK_INT(sse_comment(c, "hi"), 0);
                 CHECK_INT(sse_event(c, NULL, NULL, STR("")), 0);
+                return;
+        }
+        if (str_eq(p, STR("/late"))) { /* detached from outside while the handler waits */
+                struct timer *t = timer_start(20, 0, detach_now, c);
+
+                CHECK_INT(coro_sleep(100), 0);
+                timer_stop(&t);
+                CHECK(!call_gone(c));
+                CHECK_INT(call_reply(c, 200, NULL, "x", 1) < 0, 1);
+                CHECK_INT(call_write(c, "x", 1), -EINVAL);
+                CHECK_INT(sse_post(streams[0], NULL, NULL, STR("answer")), 0);
+                sse_close(streams[0]);
                 return;
         }
         if (str_eq(p, STR("/reply"))) {
@@ -106,6 +125,27 @@ static void do_detached(void *arg)
         while (closed < 2)
                 CHECK_INT(coro_sleep(1), 0);
         serve_end();
+}
+
+static void do_late(void *arg)
+{
+        start();
+        struct wire *w = ask("/late");
+
+        wire_expect(w, "Content-Type: text/event-stream\r\n");
+        wire_expect(w, "\r\n\r\nc\r\ndata: wait\n\n\r\n");
+        wire_expect(w, "data: answer\n\n\r\n0\r\n\r\n");
+        CHECK_INT(closed, 1);
+        wire_send(w, "GET /reply HTTP/1.1\r\n" H "\r\n"); /* and the connection goes on */
+        wire_expect(w, "\r\n\r\nx");
+        /* A stop in between lets the answer out. */
+        wire_send(w, "GET /late HTTP/1.1\r\n" H "\r\n");
+        wire_expect(w, "data: wait\n\n");
+        http_server_stop(server, 5000);
+        wire_expect(w, "data: answer\n\n\r\n0\r\n\r\n");
+        CHECK(cstr_eq(wire_rest(w), ""));
+        http_server_free(server);
+        wire_close(w);
 }
 
 static void do_slow_peer(void *arg)
@@ -186,14 +226,15 @@ static void do_many(void *arg)
 
 TEST(plain)
 TEST(detached)
+TEST(late)
 TEST(slow_peer)
 TEST(stop)
 TEST(many)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = { LOOP_TEST(test_plain), LOOP_TEST(test_detached), LOOP_TEST(test_slow_peer),
-                                            LOOP_TEST(test_stop), LOOP_TEST(test_many) };
+        const struct CMUnitTest tests[] = { LOOP_TEST(test_plain),     LOOP_TEST(test_detached), LOOP_TEST(test_late),
+                                            LOOP_TEST(test_slow_peer), LOOP_TEST(test_stop),     LOOP_TEST(test_many) };
         struct rlimit files;
 
         /* Both ends of each stream are in this process. */
