@@ -32,6 +32,20 @@ static int send_range(int fd, enum guest_stream stream, const struct kept_source
         return 0;
 }
 
+static bool read_full(const struct kept_source *s, uint64_t off, char *p, size_t n)
+{
+        while (n) {
+                long k = s->read(s->arg, off, p, n);
+
+                if (k <= 0)
+                        return false;
+                off += (uint64_t) k;
+                p += k;
+                n -= (size_t) k;
+        }
+        return true;
+}
+
 /* Where the last `lines` lines begin, not before `from`. */
 static uint64_t tail_start(const struct kept_source *s, uint64_t from, uint64_t lines)
 {
@@ -40,9 +54,8 @@ static uint64_t tail_start(const struct kept_source *s, uint64_t from, uint64_t 
 
         while (end > from) {
                 uint64_t start = end - from > PIECE ? end - PIECE : from;
-                long k = s->read(s->arg, start, piece, (size_t) (end - start));
 
-                if (k != (long) (end - start))
+                if (!read_full(s, start, piece, (size_t) (end - start)))
                         return end;
                 for (uint64_t i = end; i-- > start;) {
                         /* The line break that ends the last line does not count. */

@@ -131,6 +131,10 @@ exec env -i ${BOX_ENV} /proc/self/fd/9
 """
 
 
+def boxd_path():
+    return os.path.abspath(os.environ.get("BOXD") or os.path.join(os.path.dirname(__file__), "../../build/bin/boxd"))
+
+
 def remove_dir(path):
     try:
         os.rmdir(path)
@@ -159,7 +163,6 @@ class Box:
     def __init__(self, work_size="2g", state_size="1g", pids=None, env="", net=True):
         self.dir = tempfile.mkdtemp(prefix="boxd-")
         self.path = os.path.join(self.dir, "sock")
-        boxd = os.environ.get("BOXD") or os.path.join(os.path.dirname(__file__), "../../build/bin/boxd")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self.path)
         listener.listen(128)
@@ -178,7 +181,7 @@ class Box:
             os.closerange(5, 200)
 
         args = ["unshare", "-Urpfm", "--mount-proc", "--kill-child=KILL"] + (["-n"] if net else [])
-        environ = {**os.environ, "BOXD": os.path.abspath(boxd), "WORK_SIZE": work_size, "STATE_SIZE": state_size,
+        environ = {**os.environ, "BOXD": boxd_path(), "WORK_SIZE": work_size, "STATE_SIZE": state_size,
                    "BOX_ENV": env}
         self.process = subprocess.Popen(args + ["bash", "-c", LAUNCH], env=environ, close_fds=False, preexec_fn=fds,
                                         stdin=subprocess.DEVNULL)
@@ -269,5 +272,5 @@ def wait_until(check, seconds=10, every=0.02):
     return False
 
 
-__all__ = ["Box", "Conn", "Gone", "Reply", "entry", "wait_until", "CONTROL", "STDIN", "STDOUT", "STDERR", "DATA", "END",
+__all__ = ["Box", "Conn", "Gone", "Reply", "boxd_path", "entry", "wait_until", "CONTROL", "STDIN", "STDOUT", "STDERR", "DATA", "END",
            "signal"]

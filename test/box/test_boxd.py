@@ -10,14 +10,21 @@ import io
 import json
 import os
 import socket
-import struct
 import tarfile
 import threading
 import time
 
 import pytest
 
-from guestproto import (CONTROL, DATA, END, HEADER, STDIN, STDOUT, Box, Gone, entry, wait_until)
+from guestproto import (CONTROL, DATA, HEADER, STDIN, Box, boxd_path, entry, wait_until)
+
+
+def sanitized():
+    with open(boxd_path(), "rb") as f:
+        return b"__asan_init" in f.read()
+
+
+plain_only = pytest.mark.skipif(sanitized(), reason="memory is measured without sanitizers")
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +144,7 @@ def test_back_pressure_reaches_the_job(box):
     c.close()
 
 
+@plain_only
 def test_keeper_memory_stays_small(box):
     c = box.connect()
     c.head("exec", id="mem", cmd="cat /dev/zero")
@@ -410,6 +418,7 @@ def test_input(box):
     assert send(b"x")["code"] == "EPIPE"
 
 
+@plain_only
 def test_many_ended_jobs_keep_pid_1_small(fresh):
     big = "x" * 60000
     for i in range(260):
@@ -424,6 +433,7 @@ def test_many_ended_jobs_keep_pid_1_small(fresh):
     assert int(sh(fresh, "ls /var/lib/boxd/jobs | wc -l")) <= 200
 
 
+@plain_only
 def test_idle_memory(fresh):
     fresh.op("hello")
     with open(f"/proc/{fresh.pid1()}/status") as f:
@@ -722,13 +732,6 @@ def test_digest_cache_sees_edits_within_one_tick(box):
     """git's racy rule: same size, same tick, and still found."""
     body = b"a" * 64
     box.put("racy", tar_of(("f", body)))
-    code = """
-import os, sys
-p = "/work/racy/f"
-for i in range(200):
-    open(p, "r+b").write(b"%064d" % i)
-    sys.stdout.write("x"); sys.stdout.flush()
-"""
     assert box.diff("racy", [entry("f", body)]).need == []
     for i in range(60):
         new = b"%064d" % i
@@ -740,7 +743,6 @@ for i in range(200):
         box.put("racy", tar_of(("f", b"%064d" % i)))
         sh(box, "printf %064d 999 > racy/f")
         assert box.diff("racy", [entry("f", b"%064d" % i)]).need == [0], i
-    assert code
 
 
 def test_damaged_digest_cache_is_harmless(box):
@@ -844,4 +846,3 @@ def test_random_bytes_as_heads_and_frames(box):
             pass
         c.close()
     assert box.exec("echo ok").stdout == b"ok\n"
-    assert STDOUT and END and struct and Gone
