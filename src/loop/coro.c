@@ -21,6 +21,8 @@ struct coro {
         int result; /* of the present park */
         unsigned shield;
         unsigned spent;
+        bool long_parked; /* was parked already when coro_trim last came by */
+        bool trimmed;
         bool parked; /* waits for coro_wake; false again as soon as its end is decided */
         bool cancelled;
         bool done;
@@ -60,6 +62,7 @@ static void resume(struct task *t)
         struct coro *c = container_of(t, struct coro, resume);
 
         c->spent = 0;
+        c->long_parked = c->trimmed = false;
         sched.running = c;
         ctx_enter(&c->ctx);
         sched.running = NULL;
@@ -225,6 +228,21 @@ int coroutine_fn coro_spend(void)
         struct coro *c = suspendable();
 
         return ++c->spent >= CORO_BUDGET ? coro_yield() : coro_check();
+}
+
+void coro_trim(void)
+{
+        list_for_each (it, &sched.all) {
+                struct coro *c = list_entry(it, struct coro, all);
+
+                if (!c->parked || c->trimmed)
+                        continue;
+                if (c->long_parked) {
+                        cstack_trim(&c->stack, c->ctx.sp);
+                        c->trimmed = true;
+                }
+                c->long_parked = true;
+        }
 }
 
 void coro_each(void (*fn)(const struct coro *c, const char *name, bool parked, void *arg), void *arg)

@@ -57,5 +57,9 @@ int coroutine_fn coro_spend(void);
 /* -ECANCELED when the running coroutine is to unwind now (cancelled and not shielded), else 0. */
 int coro_check(void);
 
+/* Gives back the stack pages that coroutines used once but do not need while they wait: of those parked since the last
+ * call. The loop does this every few seconds. */
+void coro_trim(void);
+
 /* Lists live coroutines for gdb and for the debug log. */
 void coro_each(void (*fn)(const struct coro *c, const char *name, bool parked, void *arg), void *arg);

@@ -96,16 +96,31 @@ static void stack_unmap(struct cstack *s)
         *s = (struct cstack){ 0 };
 }
 
+static void give_back(void *p, size_t n)
+{
+#ifdef __linux__
+        (void) madvise(p, n, MADV_DONTNEED);
+#elif defined(MADV_FREE)
+        (void) madvise(p, n, MADV_FREE);
+#endif
+}
+
 static void stack_cool(struct cstack *s)
 {
 #ifdef WITH_ASAN
         __asan_unpoison_memory_region(s->lo, s->size);
 #endif
-#ifdef __linux__
-        (void) madvise(s->lo, s->size, MADV_DONTNEED);
-#elif defined(MADV_FREE)
-        (void) madvise(s->lo, s->size, MADV_FREE);
-#endif
+        give_back(s->lo, s->size);
+}
+
+void cstack_trim(const struct cstack *s, const void *sp)
+{
+        uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
+        /* The frame of the switch itself and the red zone are less than a page. */
+        uintptr_t end = ((uintptr_t) sp - page) / page * page;
+
+        if (end > (uintptr_t) s->lo)
+                give_back(s->lo, end - (uintptr_t) s->lo);
 }
 
 int cstack_get(struct cstack *s, size_t usable)

@@ -87,6 +87,7 @@ void ctx_enter(struct coro_ctx *c)
 
 void ctx_leave(struct coro_ctx *c, bool last)
 {
+        c->sp = __builtin_frame_address(0);
         switch_begins(last ? NULL : &c->fake_stack, sched.lo, sched.size);
         if (sigsetjmp(c->env, 0) == 0)
                 siglongjmp(sched.env, 1);

@@ -16,6 +16,7 @@ struct coro_ctx {
         void (*entry)(void *arg); /* must end in ctx_leave(c, true) */
         void *arg;
         void *fake_stack; /* of ASan */
+        void *sp;         /* of the last leave; everything a little below is unused */
         bool begun;
 };
 
@@ -32,4 +33,5 @@ struct cstack {
 
 int cstack_get(struct cstack *s, size_t usable); /* -ENOMEM */
 void cstack_put(struct cstack *s);
+void cstack_trim(const struct cstack *s, const void *sp); /* gives back the pages below sp */
 void cstack_pool_done(void);

@@ -11,6 +11,7 @@
 
 /* How long loop_done lets shielded coroutines, blocking work and killed children come to their end. */
 #define DONE_PATIENCE_MS 5000
+#define TRIM_EACH_MS 5000
 
 /* The loop: one per program. Tasks run after timers (prepare) and after polling (check). */
 static struct {
@@ -21,6 +22,7 @@ static struct {
         struct list tasks;
         struct list signals;
         char *scratch;
+        int64_t trimmed_ms;
         bool up, idle_on;
 } loop;
 
@@ -118,6 +120,11 @@ static void on_prepare(uv_prepare_t *h)
 {
         (void) h;
         run_tasks();
+        /* No timer for this: a program in which nothing happens at all is not woken to save memory. */
+        if (loop_now() - loop.trimmed_ms >= TRIM_EACH_MS) {
+                loop.trimmed_ms = loop_now();
+                coro_trim();
+        }
         tmo_sync();
 }
 

@@ -426,6 +426,41 @@ static void coroutines_start_coroutines(void **state)
         assert_int_equal(counter, 51);
 }
 
+static void deep_then_park(void *arg)
+{
+        char kept[5000];
+
+        memset(kept, 'k', sizeof(kept));
+        CHECK_INT(deep(60), 60);
+        CHECK_INT(coro_park(-1), 0);
+        for (size_t i = 0; i < sizeof(kept); i++)
+                CHECK(kept[i] == 'k');
+        CHECK_INT(deep(60), 60);
+        counter++;
+}
+
+static struct coro *deep_parked[500];
+
+static void park_deep_ones(void)
+{
+        counter = 0;
+        for (int i = 0; i < 500; i++)
+                deep_parked[i] = coro_start(deep_then_park, NULL, 0, "deep");
+        loop_run();
+}
+
+static void trimming_keeps_what_is_in_use(void **state)
+{
+        park_deep_ones();
+        for (int i = 0; i < 3; i++)
+                coro_trim();
+        for (int i = 0; i < 500; i++)
+                coro_wake(deep_parked[i]);
+        coro_trim();
+        loop_run();
+        assert_int_equal(counter, 500);
+}
+
 #ifndef __SANITIZE_ADDRESS__
 static size_t resident_bytes(void)
 {
@@ -438,6 +473,23 @@ static size_t resident_bytes(void)
         CHECK(strchr(line, ' '));
         pages = strtoul(strchr(line, ' '), NULL, 10);
         return pages * 4096;
+}
+
+static void long_waits_use_little(void **state)
+{
+        size_t before, trimmed;
+
+        park_deep_ones();
+        before = resident_bytes();
+        coro_trim();
+        coro_trim();
+        trimmed = resident_bytes();
+        /* Each went 30 KiB deep and waits with less than 12. */
+        assert_true(before - trimmed > (size_t) 500 * 16384);
+        for (int i = 0; i < 500; i++)
+                coro_wake(deep_parked[i]);
+        loop_run();
+        assert_int_equal(counter, 500);
 }
 
 static void idle_stacks_go_back_to_the_kernel(void **state)
@@ -471,7 +523,9 @@ int main(void)
                 LOOP_TEST(loop_done_cancels_what_is_left),
                 LOOP_TEST(coroutines_are_listed),
                 LOOP_TEST(coroutines_start_coroutines),
+                LOOP_TEST(trimming_keeps_what_is_in_use),
 #ifndef __SANITIZE_ADDRESS__
+                LOOP_TEST(long_waits_use_little),
                 LOOP_TEST(idle_stacks_go_back_to_the_kernel),
 #endif
         };
