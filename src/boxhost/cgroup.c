@@ -3,16 +3,19 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "boxhost/sys.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CPU_PERIOD_US 100000
 #define REMOVE_WAIT_MS 2000
@@ -466,6 +469,22 @@ static void read_cpu(int dir, bool v2, struct cg_stats *s)
         } else if (sys_read_u64(dir, "cpuacct.usage", &ns) == 0) {
                 s->cpu_usec = ns / 1000;
         }
+}
+
+char *cg_oom_file(const struct cgroups *c)
+{
+        char link[64], folder[PATH_MAX];
+        const struct cg_hierarchy *h = c->has[CG_MEMORY] >= 0 ? &c->layout.h[c->has[CG_MEMORY]] : NULL;
+        ssize_t n = -1;
+
+        if (h && h->fd >= 0) {
+                (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", h->fd);
+                n = readlink(link, folder, sizeof(folder) - 1);
+        }
+        if (n <= 0)
+                return NULL;
+        folder[n] = '\0';
+        return xasprintf("%s/*/%s", folder, h->v2 ? "memory.events" : "memory.oom_control");
 }
 
 int cg_read_stats(struct cgroups *c, const char *id, struct cg_stats *ret)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #define NFT_TIMEOUT_MS 10000
+#define RULES_BYTES (4096 + NET_ALLOW_MAX * 24)
 
 /* Where a box must not go: the machine's neighbourhood, other boxes, and what is no public unicast address. */
 static const char *const closed[] = { "0.0.0.0/8",      "10.0.0.0/8",     "100.64.0.0/10",
@@ -61,11 +62,12 @@ static void add_forward(struct buf *b, const struct net_config *c, uint32_t grou
                         " chain through { type filter hook forward priority 0; policy accept;\n"
                         "  iifgroup %u jump leaving\n"
                         "  oifgroup %u ct state established,related accept\n"
+                        "  oifgroup %u iifname \"psb*\" reject with icmpx admin-prohibited\n"
                         "  oifgroup %u drop\n }\n"
                         " chain leaving {\n"
                         "  ct state established,related accept\n"
                         "  oifname \"psb*\" reject with icmpx admin-prohibited\n",
-                        group, group, group);
+                        group, group, group, group);
         if (c->allow_count > 0)
                 (void) buf_adds(b, "  ip daddr @allowed accept\n");
         (void) buf_adds(b, "  ip daddr @closed meta l4proto tcp reject with tcp reset\n"
@@ -82,6 +84,8 @@ int net_rules(struct buf *out, const struct net_config *c)
         char gateway[INET_ADDRSTRLEN], address[INET_ADDRSTRLEN], subnet[INET_ADDRSTRLEN + 8];
         uint32_t group = net_group(c->instance);
 
+        if (!buf_room(out, RULES_BYTES)) /* everything below fits, so no addition can fail */
+                return -ENOBUFS;
         net_print(net_gateway(&c->subnet), gateway);
         net_print(c->subnet.address, address);
         snprintf(subnet, sizeof(subnet), "%s/%u", address, c->subnet.bits);

@@ -207,7 +207,6 @@ static void child_main(const struct ns_plan *p)
         close(p->keep);
         join_cgroups(p);
         (void) setsid();
-        (void) sys_write(AT_FDCWD, "/proc/self/oom_score_adj", "0", NULL); /* boxhost may be protected; a box is not */
         (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         wait_for_go(p, &go, mounts);
         TRY("become root", setresgid(0, 0, 0));

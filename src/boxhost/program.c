@@ -3,6 +3,7 @@
 #include "boxhost/host.h"
 #include "boxhost/reconcile.h"
 #include "boxhost/serve.h"
+#include "boxhost/sys.h"
 #include "base/log.h"
 #include "base/str.h"
 
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #define POOL_DEFAULT 4
+#define OOM_SCORE "-900"
 
 static const char usage[] =
         "boxhost --state DIR --server-uid UID --boxd PATH (--fd 3 | --listen SOCKET [--peer-uid UID])\n"
@@ -227,8 +229,11 @@ static int run_cleanup(struct host *h, struct err *e)
 
 static int run_server(struct host *h, const struct serve_options *o, struct err *e)
 {
-        int r = host_prepare(h, e);
+        int r;
 
+        /* Inherited by boxd, which takes it away from what it starts: in a box without memory the jobs end, not the box. */
+        (void) sys_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE, NULL);
+        r = host_prepare(h, e);
         if (r == 0)
                 r = reconcile(h, e);
         if (r == 0) {

@@ -3,6 +3,7 @@
 #include "boxhost/box.h"
 #include "boxhost/sys.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -41,9 +42,12 @@ static int find_box(struct op *o, struct box **ret, struct err *e)
 
 static int op_hello(struct op *o, struct err *e)
 {
+        _cleanup_free_ char *oom = cg_oom_file(&o->h->cgroups);
+
         (void) e;
         jw_kstr(o->out, "version", PSBX_VERSION);
         jw_kstr(o->out, "instance", o->h->instance);
+        jw_kstr(o->out, "oomFile", oom);
         features_print(&o->h->features, o->out);
         return 0;
 }
