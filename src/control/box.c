@@ -21,7 +21,7 @@ static const struct {
         const char *name;
         struct driver_size size;
 } sizes[] = {
-        { "small", { .cpus = 1, .memory_bytes = 1 * GIB, .pids = 512, .disk_bytes = 5 * GIB } },
+        { "small", { .cpus = 1, .memory_bytes = 2 * GIB, .pids = 512, .disk_bytes = 5 * GIB } },
         { "medium", { .cpus = 2, .memory_bytes = 4 * GIB, .pids = 2048, .disk_bytes = 10 * GIB } },
         { "large", { .cpus = 4, .memory_bytes = 8 * GIB, .pids = 4096, .disk_bytes = 20 * GIB } },
 };

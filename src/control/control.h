@@ -63,7 +63,7 @@ struct box {
         char account[16];
         unsigned refs;
         bool ending;               /* a stop is under way */
-        int64_t oom_kills;         /* last seen */
+        int64_t oom_kills;         /* those that were told */
         unsigned calls;            /* running exec and file calls */
         char *running_note;
         struct waitq changed;

@@ -145,29 +145,42 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
         struct step s = { .box = b->id, .tool = "sandbox_exec", .exec_id = q->id, .agent = who->agent[0] ? who->agent : NULL,
                           .command = q->cmd, .directory = directory, .note = q->note, .started_at = wall_ms() };
         _cleanup_json_ struct json *job = NULL;
+        int64_t oom_before;
         int r = steps_begin(c->db, &s, e);
 
         if (r < 0)
                 return r;
         c->execs++;
         b->calls++;
+        oom_before = q->background ? -1 : c->driver->ops->oom_kills(c->driver, b->id);
         r = converse(c, b, q, ret, &job, e);
         if (r == -ECANCELED && !c->stopping)
                 stop_job(c, b->id, q->id);
-        if (r == 0 && !q->background) {
-                int64_t seen = b->oom_kills;
-
-                exec_fill_ending(c, b->id, q->cmd, &b->oom_kills, job, ret);
-                if (b->oom_kills != seen)
-                        (void) boxes_set_oom(c->db, b->id, b->oom_kills);
-        }
+        if (r == 0 && !q->background)
+                exec_fill_ending(c, b, q->cmd, oom_before, job, ret);
         b->calls--;
         step_from(&s, ret, e, r);
         (void) steps_end(c->db, &s, NULL);
         return r;
 }
 
-void coroutine_fn exec_fill_ending(struct control *c, const char *box, const char *cmd, int64_t *oom_seen, const struct json *result,
+/* Only the kernel's counter for the whole box tells. What moved it need not be the command's first process: a shell lives on and reports. */
+static void coroutine_fn ask_for_oom(struct control *c, struct box *b, int64_t before, bool killed, struct exec_result *ret)
+{
+        int64_t now;
+
+        if (!killed && (before < 0 || !ret->has_exit || ret->exit_code == 0))
+                return;
+        now = c->driver->ops->oom_kills(c->driver, b->id);
+        if (now <= (before >= 0 ? before : b->oom_kills))
+                return;
+        ret->oom_killed = true;
+        if (now != b->oom_kills)
+                (void) boxes_set_oom(c->db, b->id, now);
+        b->oom_kills = now;
+}
+
+void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char *cmd, int64_t oom_before, const struct json *result,
                                    struct exec_result *ret)
 {
         const char *signal = json_get_str(result, "signal", NULL);
@@ -178,17 +191,10 @@ void coroutine_fn exec_fill_ending(struct control *c, const char *box, const cha
         ret->oom_killed = json_get_bool(result, "oomKilled", false);
         ret->duration_ms = json_get_int(result, "durationMs", 0);
         (void) snprintf(ret->signal, sizeof ret->signal, "%s", signal ? signal : "");
-        /* Only boxhost sees the cgroup's counter; it is asked when a process of the job was killed, which is rare. */
-        if (json_get_bool(result, "sigkill", false) || cstr_eq(signal, "SIGKILL") || ret->exit_code == 137) {
-                struct driver_stats st;
-
-                if (c->driver->ops->stats(c->driver, box, &st, NULL) == 0) {
-                        ret->oom_killed = ret->oom_killed || st.oom_kills > *oom_seen;
-                        *oom_seen = st.oom_kills;
-                }
-        }
+        if (!ret->oom_killed)
+                ask_for_oom(c, b, oom_before, json_get_bool(result, "sigkill", false) || cstr_eq(signal, "SIGKILL") || ret->exit_code == 137, ret);
         if (ret->has_exit && ret->exit_code != 0)
-                denied_explain(c, box, cmd, ret);
+                denied_explain(c, b->id, cmd, ret);
 }
 
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e)

@@ -32,9 +32,12 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
 
 /* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). */
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e);
-/* Fills ret's ending from a result object of boxd, and asks the driver why when a process was killed or something was denied. cmd is the
- * command line, or NULL when it is not known. */
-void coroutine_fn exec_fill_ending(struct control *c, const char *box, const char *cmd, int64_t *oom_seen, const struct json *result,
+/*
+ * Fills ret's ending from a result object of boxd, and asks the driver why when a process was killed or something was denied. cmd is the
+ * command line, or NULL when it is not known. oom_before is the kernel's count when the command started; -1 when not known: then b's
+ * own count of kills already told is what a killed job is compared with.
+ */
+void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char *cmd, int64_t oom_before, const struct json *result,
                                    struct exec_result *ret);
 
 /* Writes exitCode … outputUrl as tools.md names them; texts are cut until the whole object stays under the limit for a result. */

@@ -35,6 +35,8 @@ struct driver_ops {
         /* fn for each box the driver knows; state "running", "frozen" or "dead". */
         int coroutine_fn (*list)(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg, struct err *e);
         int coroutine_fn (*stats)(struct driver *d, const char *box, struct driver_stats *ret, struct err *e);
+        /* Processes of the box that the kernel has ended for want of memory, so far; -errno. Cheap: asked around every command. */
+        int64_t coroutine_fn (*oom_kills)(struct driver *d, const char *box);
         /* What the machine has and lacks, as boxhost's hello tells it; owned by the caller. */
         int coroutine_fn (*hello)(struct driver *d, struct json **ret, struct err *e);
         void (*free)(struct driver *d);

@@ -1,5 +1,6 @@
 #include "driver/driver.h"
 
+#include "base/file.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -37,6 +38,7 @@ struct local {
         struct map *pending; /* request id -> struct pending */
         uint64_t next_id;
         struct waitq ready;
+        char *oom_file; /* "*" stands for the box; "" when there is none */
 };
 
 static struct local *local_of(struct driver *d)
@@ -348,6 +350,41 @@ static int coroutine_fn local_stats(struct driver *d, const char *box, struct dr
         return 0;
 }
 
+/* boxhost says once where the kernel counts; the file itself is readable by everyone, so no message is needed for each command. */
+static void coroutine_fn learn_oom_file(struct local *l)
+{
+        _cleanup_json_ struct json *hello = NULL;
+
+        if (ask(l, request_for("hello", NULL), &hello, NULL) < 0 || l->oom_file)
+                return;
+        l->oom_file = xstrdup(json_get_str(hello, "oomFile", ""));
+}
+
+static int64_t coroutine_fn local_oom_kills(struct driver *d, const char *box)
+{
+        struct local *l = local_of(d);
+        _cleanup_buf_ struct buf text = BUF_MAX(4096);
+        struct driver_stats st;
+
+        if (!l->oom_file)
+                learn_oom_file(l);
+        const char *star = l->oom_file ? strchr(l->oom_file, '*') : NULL;
+        _cleanup_free_ char *path = star ? xasprintf("%.*s%s%s", (int) (star - l->oom_file), l->oom_file, box, star + 1) : NULL;
+        if (!path || file_read(AT_FDCWD, path, &text) < 0) {
+                int r = local_stats(d, box, &st, NULL);
+
+                return r < 0 ? r : st.oom_kills;
+        }
+        for (struct str rest = buf_str(&text); rest.n;) {
+                struct str line = str_cut(&rest, '\n');
+                uint64_t kills = 0;
+
+                if (str_eq(str_cut(&line, ' '), STR("oom_kill")) && parse_u64(line, INT64_MAX, &kills) == 0)
+                        return (int64_t) kills;
+        }
+        return -ENOENT;
+}
+
 static int coroutine_fn local_hello(struct driver *d, struct json **ret, struct err *e)
 {
         return ask(local_of(d), request_for("hello", NULL), ret, e);
@@ -374,6 +411,7 @@ static const struct driver_ops local_ops = {
         .connect = local_connect,
         .list = local_list,
         .stats = local_stats,
+        .oom_kills = local_oom_kills,
         .hello = local_hello,
         .free = local_free,
 };

@@ -186,7 +186,7 @@ static void coroutine_fn do_wait(struct procs *p)
                 return;
         }
         if (!json_get_bool(job, "running", false))
-                exec_fill_ending(p->t->c, p->b->id, json_get_str(job, "cmd", NULL), &p->b->oom_kills, job, &res);
+                exec_fill_ending(p->t->c, p->b, json_get_str(job, "cmd", NULL), -1, job, &res);
         write_waited(p, job, &res);
 }
 
