@@ -45,7 +45,10 @@ def main():
     if os.geteuid() != 0:
         print("boxes are made by root, and this is not root: nothing to measure")
         return 1
-    print(f"Linux {platform.release()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}")
+    load = os.getloadavg()[0]
+    print(f"Linux {platform.release()}, {os.cpu_count()} cores, load {load:.2f}")
+    if load > 1:
+        print("this machine is busy: ratios still say something, memory figures hardly")
     rows, broken = [], []
     for name in names:
         module = importlib.import_module(f"bench_{name}")
