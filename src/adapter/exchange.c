@@ -300,6 +300,18 @@ static void coroutine_fn read_answer(struct exchange *x)
                 read_json(x);
 }
 
+/* A failure shows in the answer, or in its absence. */
+static void coroutine_fn write_pieces(struct exchange *x, struct str body)
+{
+        if (hc_write(x->hc, body.p, body.n) == 0)
+                (void) hc_write_end(x->hc);
+}
+
+static bool is_loopback(const struct url *u)
+{
+        return strcmp(u->host, "127.0.0.1") == 0 || strcmp(u->host, "localhost") == 0 || strcmp(u->host, "::1") == 0;
+}
+
 static void fill_headers(const struct upstream *u, bool opening, const char **h, size_t n)
 {
         size_t k = 0;
@@ -326,19 +338,23 @@ void coroutine_fn exchange_run(struct exchange *x, struct upstream *u, const str
                                bool opening, struct answer *ret)
 {
         const char *headers[32];
-        bool not_sent = false;
+        bool not_sent = false, near = is_loopback(&u->config->mcp), pieces = !spec->repeatable && !near;
         int r;
 
         *x = (struct exchange){ .u = u, .spec = spec, .ret = ret, .session = BUF_MAX(1024), .last_tick = loop_now() };
         x->tick_ms = u->config->silence_ms < 4 * TICK_MS ? u->config->silence_ms / 4 + 1 : TICK_MS;
         fill_headers(u, opening, headers, ARRAY_LEN(headers));
+        /* A pooled connection may turn out dead, and the pool then sends a whole body again by itself. What must not
+         * run twice goes over a new connection where that is cheap, and as a body in pieces, which is never repeated,
+         * elsewhere. */
         const struct http_request req = { .method = "POST",
                                           .path = u->config->mcp.path,
                                           .headers = headers,
-                                          .body = body.p,
-                                          .body_len = body.n,
+                                          .body = pieces ? NULL : body.p,
+                                          .body_len = pieces ? 0 : body.n,
                                           .connect_ms = CONNECT_MS,
-                                          .fresh = !spec->repeatable };
+                                          .streamed = pieces,
+                                          .fresh = !spec->repeatable && near };
         r = hc_open(u->http, &req, &x->hc, &not_sent, &ret->reason);
         if (r < 0) {
                 if (coro_cancelled()) {
@@ -352,6 +368,8 @@ void coroutine_fn exchange_run(struct exchange *x, struct upstream *u, const str
         }
         x->sent = true;
         x->timer = timer_start(x->tick_ms, x->tick_ms, tick, x);
+        if (pieces)
+                write_pieces(x, body);
         read_answer(x);
         timer_stop(&x->timer);
         hc_closep(&x->hc);

@@ -7,7 +7,7 @@
 
 #define KEPT_MAX 16
 #define KEPT_MS (30 * 60 * 1000)
-#define LOOK_MS  5000
+#define LOOK_MS 5000
 #define SKEW_MS 5000
 
 struct lost_start {
@@ -67,7 +67,8 @@ struct json *coroutine_fn start_find(struct call *c, int64_t since)
         const struct json *args = json_get(json_get(c->msg, "params"), "arguments"), *list;
         struct err e = { 0 };
 
-        /* The caller has already waited for the start itself: a short look, no second wait for a server that is gone. */
+        /* The caller has already waited for the start itself: a short look, no second wait for a server that is gone.
+         */
         if (c->budget_ms > LOOK_MS)
                 c->budget_ms = LOOK_MS;
         int r = call_upstream_json(c, "sandbox_list", json_obj(), &result, &e);

@@ -266,7 +266,6 @@ void coroutine_fn call_upstream(struct call *c, const char *tool, struct str par
                 struct up_spec spec = { .method = "tools/call",
                                         .id = upstream_next_id(&c->a->up),
                                         .limit_ms = limit_of(tool),
-                                        .repeatable = call_repeatable(tool, args),
                                         .hooks = &hooks };
 
                 if (call_params(&text, params, c->exec_id, spec.id, c->token.p != NULL) < 0) {
@@ -354,11 +353,14 @@ static void coroutine_fn reply_lost_start(struct call *c, const struct answer *a
 
 static void reply(struct call *c, const struct answer *a)
 {
+        struct str flag;
+
         switch (a->fate) {
         case FATE_RESULT:
                 adapter_reply_raw(c->a, c->id, a->value);
-                if (str_has(a->value, STR("\"isError\":true")) && str_has(a->value, STR("is required")))
-                        tools_check(c->a);
+                if (raw_get(a->value, "isError", &flag) && str_eq(flag, STR("true")) &&
+                    str_has(a->value, STR("is required")))
+                        tools_check(c->a); /* perhaps the host has an old schema */
                 return;
         case FATE_ERROR: {
                 _cleanup_buf_ struct buf b = BUF_MAX((size_t) 256 << 20);

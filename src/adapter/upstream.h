@@ -42,9 +42,9 @@ struct up_hooks {
 
 struct up_spec {
         const char *method;
-        struct str params;            /* the text of an object */
-        int64_t id;                   /* from upstream_next_id; also the progress token */
-        bool repeatable;              /* may be sent again by the connection pool without harm */
+        struct str params; /* the text of an object */
+        int64_t id;        /* from upstream_next_id; also the progress token */
+        bool repeatable; /* the connection pool may send it again, unseen: never a tool call, whose tries are counted */
         int64_t limit_ms;             /* of the whole call */
         const struct up_hooks *hooks; /* or NULL */
 };
