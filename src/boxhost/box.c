@@ -279,19 +279,19 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
         if (r == 0)
                 r = make_mounts(h, m, e);
         t->mounts = lap(m);
+        if (r == 0 && sys_start_time(m->box->pid, &m->box->start_time) < 0)
+                r = err_set(e, -ESRCH, "the box ended at once");
         if (r == 0)
                 r = send_go(h, m, e);
-        if (r == 0) /* made durable while the child is at work */
-                r = sys_start_time(m->box->pid, &m->box->start_time) < 0 ? err_set(e, -ESRCH, "the box ended at once")
-                                                                         : 0;
         snprintf(m->box->skeleton, sizeof(m->box->skeleton), "%s", m->image.version);
+        /* Told to go, the child needs boxhost no more: from here on the box exists, also when boxhost dies. */
         if (r == 0)
                 r = spec_write(m->dir, m->box, e);
         t->record = lap(m);
         if (r == 0)
                 r = wait_ready(m, e);
         t->ready = lap(m);
-        return r < 0 ? r : spec_commit(m->dir, e);
+        return r;
 }
 
 static bool wait_end(int pidfd, int64_t until)

@@ -78,7 +78,8 @@ int cg_remove(struct cgroups *c, const char *id);
 int cg_freeze(struct cgroups *c, const char *id, bool frozen, struct err *e);
 bool cg_is_frozen(struct cgroups *c, const char *id);
 int cg_read_stats(struct cgroups *c, const char *id, struct cg_stats *ret);
-/* The file that counts the kills of a box, with "*" for its id; readable by everyone. Allocated, NULL when there is none. */
+/* The file that counts the kills of a box, with "*" for its id; readable by everyone. Allocated, NULL when there is
+ * none. */
 char *cg_oom_file(const struct cgroups *c);
 /* Calls fn once or more for each box folder that exists. */
 void cg_each(struct cgroups *c, void (*fn)(const char *id, void *arg), void *arg);

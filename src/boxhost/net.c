@@ -346,25 +346,33 @@ uint32_t net_box_gateway(void)
         return net_gateway(&box_subnet);
 }
 
-int net_box_up(unsigned index, struct err *e)
+static int wire_box(struct nl_batch *b, unsigned index, struct err *e)
 {
-        _cleanup_close_ int fd = nl_open(NETLINK_ROUTE, e);
-        struct nl_batch b;
-        unsigned char mac[6];
         int link = (int) if_nametoindex("eth0");
+        unsigned char mac[6];
 
-        if (fd < 0)
-                return fd;
         if (link == 0)
                 return err_set(e, -ENODEV, "the box has no eth0");
         (void) sys_write(AT_FDCWD, "proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1", NULL);
         mac_of(index, false, mac);
+        add_address(b, link, net_address(&box_subnet, index));
+        add_up(b, link, "bring up eth0");
+        add_neighbour(b, link, net_gateway(&box_subnet), mac);
+        add_route(b, link, net_gateway(&box_subnet), 32, 0);
+        add_route(b, link, 0, 0, net_gateway(&box_subnet));
+        return 0;
+}
+
+int net_box_up(unsigned index, bool wired, struct err *e)
+{
+        _cleanup_close_ int fd = nl_open(NETLINK_ROUTE, e);
+        struct nl_batch b;
+        int r;
+
+        if (fd < 0)
+                return fd;
         nl_batch_init(&b);
         add_up(&b, (int) if_nametoindex("lo"), "bring up lo");
-        add_address(&b, link, net_address(&box_subnet, index));
-        add_up(&b, link, "bring up eth0");
-        add_neighbour(&b, link, net_gateway(&box_subnet), mac);
-        add_route(&b, link, net_gateway(&box_subnet), 32, 0);
-        add_route(&b, link, 0, 0, net_gateway(&box_subnet));
-        return nl_send(fd, &b, e);
+        r = wired ? wire_box(&b, index, e) : 0;
+        return r < 0 ? r : nl_send(fd, &b, e);
 }

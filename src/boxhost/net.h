@@ -63,8 +63,8 @@ int net_remove(struct net *n, unsigned index, struct err *e);
 /* Calls fn for every interface of this instance. */
 int net_each(struct net *n, void (*fn)(unsigned index, void *arg), void *arg, struct err *e);
 
-/* In the child, in its own network namespace with /proc at "proc": loopback, address, routes. */
-int net_box_up(unsigned index, struct err *e);
+/* In the child, in its own network namespace with /proc at "proc": loopback and, unless alone, address and routes. */
+int net_box_up(unsigned index, bool wired, struct err *e);
 /* Which subnet net_box_up uses; set before the first box. */
 void net_box_subnet(const struct net_range *subnet);
 uint32_t net_box_gateway(void);

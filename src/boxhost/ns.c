@@ -94,6 +94,8 @@ static void mount_virtual(const struct ns_plan *p)
 
 static void enter_root(const struct ns_plan *p, const struct ns_go *go, const int *mounts)
 {
+        struct err e = { 0 };
+
         TRY("make mounts private", mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
         /* boxhost's working folder carries the new root: reaching "." asks no permission of the folders above it */
         TRY("attach the root", move_mount(mounts[NS_ROOT], "", AT_FDCWD, ".", MOVE_MOUNT_F_EMPTY_PATH));
@@ -102,11 +104,8 @@ static void enter_root(const struct ns_plan *p, const struct ns_go *go, const in
         if (go->has_usr)
                 TRY("attach /usr", move_mount(mounts[NS_USR], "", AT_FDCWD, "usr", MOVE_MOUNT_F_EMPTY_PATH));
         mount_virtual(p);
-        if (p->net) {
-                struct err e = { 0 };
-                if (net_box_up(go->index, &e) < 0)
-                        fail(p, e.msg, e.code);
-        }
+        if (net_box_up(go->index, p->net, &e) < 0)
+                fail(p, e.msg, e.code);
         mask_proc(p);
         TRY("pivot", sys_pivot_root(".", "."));
         TRY("let go of the old root", umount2(".", MNT_DETACH));

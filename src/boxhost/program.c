@@ -231,7 +231,8 @@ static int run_server(struct host *h, const struct serve_options *o, struct err 
 {
         int r;
 
-        /* Inherited by boxd, which takes it away from what it starts: in a box without memory the jobs end, not the box. */
+        /* Inherited by boxd, which takes it away from what it starts: in a box without memory the jobs end, not the
+         * box. */
         (void) sys_write(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE, NULL);
         r = host_prepare(h, e);
         if (r == 0)

@@ -55,16 +55,11 @@ int spec_write(int box_dir, const struct box *b, struct err *e)
                 return err_sys(e, -errno, "cannot write the record of box %s", b->id);
         if (r == 0)
                 r = fd_write_all(fd, text.p, text.len);
-        if (r == 0 && fdatasync(fd) < 0)
+        if (r == 0 && renameat(box_dir, "spec.new", box_dir, "spec.json") < 0)
+                r = -errno;
+        if (r == 0 && fsync(fd) < 0)
                 r = -errno;
         return r < 0 ? err_sys(e, r, "cannot write the record of box %s", b->id) : 0;
-}
-
-int spec_commit(int box_dir, struct err *e)
-{
-        if (renameat(box_dir, "spec.new", box_dir, "spec.json") < 0 || fsync(box_dir) < 0)
-                return err_sys(e, -errno, "cannot finish the record of a box");
-        return 0;
 }
 
 void spec_withdraw(int boxes_dir, const char *id)

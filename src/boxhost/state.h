@@ -6,9 +6,11 @@
 
 #include "boxhost/host.h"
 
-/* Writes boxes/<id>/spec.new and makes it durable; spec_commit renames it to spec.json, the mark of a finished box. */
+/*
+ * Makes boxes/<id>/spec.json, the mark of a finished box, appear whole, and makes it durable: the name is given before
+ * the one fsync, which writes both.
+ */
 int spec_write(int box_dir, const struct box *b, struct err *e);
-int spec_commit(int box_dir, struct err *e);
 /* Takes the mark away again. */
 void spec_withdraw(int boxes_dir, const char *id);
 /* -ENOENT when the box was never finished. */
