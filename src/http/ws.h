@@ -1,4 +1,11 @@
-/* ws: WebSocket (RFC 6455) on a stream, framing by wslay; server side of the handshake. */
+/*
+ * ws: WebSocket (RFC 6455) on a stream, framing by wslay; server side of the handshake.
+ *
+ * One coroutine may be in ws_recv while others are in ws_send; messages go out whole, in the order of the calls.
+ * Memory: what is received is bounded by max_message, what is sent is copied once. After a peer's close frame ws_send
+ * gives -EPIPE, also when the message before it came in the same read. The owner calls ws_free when nobody is inside
+ * any more.
+ */
 #pragma once
 
 #include "http/call.h"
