@@ -119,7 +119,7 @@ static void trim(struct pid1 *p)
 
                 if (j->end->store[0] < STORE_FILE && j->end->store[1] < STORE_FILE)
                         continue;
-                /* Memory files weigh a thousand times: they are the box's memory, and there because its disk is full.
+                /* Memory files weigh 64 times as much: they are the box's memory, and there because its disk is full.
                  */
                 sum += mine * (j->memfd[0] >= 0 || j->memfd[1] >= 0 ? 64 : 1);
                 if (sum > SPOOLS_MAX && it != p->ended.prev)

@@ -92,6 +92,7 @@ static int diverge(struct sink *s)
 
                 if (k <= 0)
                         return k < 0 ? -errno : -EAGAIN; /* it shrank under our hands */
+                hash_update(&s->hash, piece, (size_t) k);
                 r = fd_write_all(s->new_fd, piece, (size_t) k);
                 off += (uint64_t) k;
         }
@@ -104,11 +105,12 @@ int sink_data(struct sink *s, const void *p, size_t n)
 {
         int r = 0;
 
-        hash_update(&s->hash, p, n);
         if (s->old_fd >= 0 && !same(s, p, n))
                 r = diverge(s);
-        if (r >= 0 && s->new_fd >= 0)
+        if (r >= 0 && s->new_fd >= 0) {
+                hash_update(&s->hash, p, n);
                 r = fd_write_all(s->new_fd, p, n);
+        }
         s->done += n;
         return r;
 }

@@ -846,3 +846,60 @@ def test_random_bytes_as_heads_and_frames(box):
             pass
         c.close()
     assert box.exec("echo ok").stdout == b"ok\n"
+
+
+def test_soak_leaves_nothing_behind(fresh):
+    """Many clients at once, half of them rude: afterwards no descriptor, no process, no slot is lost."""
+    import random
+    pid = fresh.pid1()
+    fresh.exec("true")
+    before = len(os.listdir(f"/proc/{pid}/fd"))
+    errors = []
+
+    def client(seed):
+        rnd = random.Random(seed)
+        try:
+            for i in range(25):
+                name = f"s{seed}-{i}"
+                kind = rnd.randrange(6)
+                if kind == 0:
+                    r = fresh.exec(f"echo {name}; exit {i}", id=name)
+                    assert r["exitCode"] == i and r.stdout.decode() == name + "\n"
+                elif kind == 1:
+                    c = fresh.connect()
+                    c.head("exec", id=name, cmd="seq 1 20000; sleep 0.05")
+                    c.read(rnd.randrange(1, 60000))
+                    c.close()
+                elif kind == 2:
+                    fresh.exec("sleep 0.02; echo x", id=name, background=True)
+                    assert fresh.procs("wait", id=name, timeoutMs=20000).stdout == b"x\n"
+                elif kind == 3:
+                    fresh.exec("setsid sleep 600 & sleep 600", id=name, background=True)
+                    assert not fresh.procs("stop", id=name, graceMs=0)["running"]
+                elif kind == 4:
+                    c = fresh.connect()
+                    c.head("put", dest=f"soak{seed}", format="tar")
+                    c.send(DATA, tar_of(("a", b"x" * 3000))[:rnd.randrange(4000)])
+                    c.close()
+                else:
+                    assert "jobs" in fresh.procs("list", all=bool(i % 2))
+        except Exception as e:  # noqa: BLE001 - whatever it is, the test reports it
+            errors.append((seed, repr(e)))
+
+    threads = [threading.Thread(target=client, args=(s,)) for s in range(12)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors, errors[:3]
+    assert wait_until(lambda: not [j for j in fresh.procs("list")["jobs"]], 20)
+    assert wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before, 5), os.listdir(f"/proc/{pid}/fd")
+    assert wait_until(lambda: process_count(fresh) <= 5, 5)
+
+
+def test_silent_connection_is_told_after_ten_seconds(fresh):
+    c = fresh.connect()
+    c.sock.sendall(b"\0\0\0\0\xff")
+    t = time.monotonic()
+    assert c.result()["code"] == "ETIMEDOUT"
+    assert 9 < time.monotonic() - t < 12

@@ -1,14 +1,17 @@
 /*
  * The tar reader sees the same archive however it is cut into pieces, hands out nothing that lies outside of the input,
  * and what tar_clean_path accepts is a plain path. Entries that can be written come back as they were. The first byte
- * chooses the size of the pieces.
+ * chooses the size of the pieces. Headers get a valid checksum first, or nothing behind that check would ever be
+ * reached.
  */
 #include "fuzz.h"
 #include "guest/guest.h"
 #include "guest/tar.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHECK(condition)          \
         do {                      \
@@ -97,13 +100,30 @@ static uint64_t run(const uint8_t *data, size_t size, size_t step, bool check)
         return sum * 31 + (tar_read_finish(&reader) < 0 ? 7 : 0);
 }
 
+static void seal(uint8_t *p, size_t size)
+{
+        for (size_t off = 0; off + TAR_BLOCK <= size; off += TAR_BLOCK) {
+                uint8_t *b = p + off;
+                unsigned sum = 0;
+
+                if (memcmp(b + 257, "ustar", 5) != 0)
+                        continue;
+                memset(b + 148, ' ', 8);
+                for (size_t i = 0; i < TAR_BLOCK; i++)
+                        sum += b[i];
+                (void) snprintf((char *) b + 148, 8, "%06o", sum);
+        }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-        if (size < 1)
+        if (size < 2)
                 return 0;
         size_t step = data[0] < 200 ? data[0] + 1u : (data[0] - 199u) * 511u;
-        uint64_t whole = run(data + 1, size - 1, size, true);
+        _cleanup_free_ uint8_t *copy = xmemdup(data + 1, size - 1);
 
-        CHECK(whole == run(data + 1, size - 1, step, false));
+        seal(copy, size - 1);
+        uint64_t whole = run(copy, size - 1, size, true);
+        CHECK(whole == run(copy, size - 1, step, false));
         return 0;
 }
