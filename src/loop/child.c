@@ -61,13 +61,13 @@ static void stop_polling(struct child *c)
 }
 
 /* Asks the kernel whether c has ended; if so everyone who waits is told. */
-static void reap(struct child *c)
+static void reap(struct child *c, int how)
 {
         int st = 0;
         pid_t r;
 
         do
-                r = waitpid(c->pid, &st, WNOHANG);
+                r = waitpid(c->pid, &st, how);
         while (r < 0 && errno == EINTR);
         if (r == 0)
                 return;
@@ -86,7 +86,7 @@ static void on_pidfd(uv_poll_t *h, int status, int events)
 {
         (void) status;
         (void) events;
-        reap(container_of(h, struct child, poll));
+        reap(container_of(h, struct child, poll), WNOHANG);
 }
 
 static void on_sigchld(int signum, void *arg)
@@ -97,7 +97,7 @@ static void on_sigchld(int signum, void *arg)
                 struct child *c = list_entry(it, struct child, node);
 
                 if (!c->polled)
-                        reap(c);
+                        reap(c, WNOHANG);
         }
 }
 
@@ -333,6 +333,9 @@ void child_free(struct child *c)
         c->orphan = true;
         if (!c->exited)
                 (void) child_kill(c, SIGKILL);
+        /* After loop_done nobody tells; a killed child ends at once. */
+        if (!c->exited && !loop_is_up())
+                reap(c, 0);
         waitq_wake_all(&c->ended);
         child_unref(c);
 }

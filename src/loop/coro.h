@@ -31,7 +31,9 @@ struct coro *coro_self(void); /* NULL outside of any */
 size_t coro_count(void);
 void coro_set_max(size_t n); /* default 20000 */
 
-/* Asks a coroutine to unwind: its present wait, and every later one, returns -ECANCELED. Never frees a stack. */
+/* Asks a coroutine to unwind: its present wait, and every later one, returns -ECANCELED. Never frees a stack. A wait
+ * whose end was decided before (woken, timed out) ends as decided. c is valid until its function returns: that function
+ * tells whoever keeps the pointer. */
 void coro_cancel(struct coro *c);
 bool coro_cancelled(void); /* of the running one */
 

@@ -27,6 +27,7 @@ struct listener {
         dev_t dev;
         ino_t ino;
         bool closed;
+        bool exhausted; /* and said so */
 };
 
 static int accept_prepared(int fd, struct sockaddr_storage *peer)
@@ -64,7 +65,9 @@ static void on_readable(uv_poll_t *h, int status, int events)
                 struct stream *s = NULL;
 
                 if (fd == -EMFILE || fd == -ENFILE || fd == -ENOBUFS || fd == -ENOMEM) {
-                        log_warning("cannot accept connections for a moment: %s", strerror(-fd));
+                        if (!l->exhausted)
+                                log_warning("cannot accept connections for now: %s", strerror(-fd));
+                        l->exhausted = true;
                         uv_poll_stop(&l->poll);
                         tmo_start(&l->pause, EXHAUSTED_PAUSE_MS);
                         break;
@@ -77,6 +80,7 @@ static void on_readable(uv_poll_t *h, int status, int events)
                 if (fd_stream_new(fd, (struct sockaddr *) &peer, &s) < 0)
                         continue;
                 (void) steal_fd(&fd);
+                l->exhausted = false;
                 /* May close this listener; its memory stays until the handle's close callback. */
                 l->on_accept(s, l->arg);
         }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -23,6 +24,7 @@ static struct {
         struct list signals;
         char *scratch;
         int64_t trimmed_ms;
+        pthread_t thread;
         bool up, idle_on;
 } loop;
 
@@ -76,6 +78,9 @@ static void on_idle(uv_idle_t *h)
 
 void task_queue(struct task *t)
 {
+        /* Everything ends here: one check finds every call from a thread of the pool. */
+        if (loop.up && !pthread_equal(loop.thread, pthread_self()))
+                loop_broken("the loop was used from another thread", "?");
         if (list_linked(&t->node))
                 return;
         list_append(&loop.tasks, &t->node);
@@ -161,6 +166,7 @@ int loop_init(struct err *e)
         uv_check_start(&loop.check, on_check);
         uv_unref((uv_handle_t *) &loop.prepare);
         uv_unref((uv_handle_t *) &loop.check);
+        loop.thread = pthread_self();
         loop.up = true;
         return 0;
 }

@@ -15,8 +15,8 @@ void loop_stop(void);   /* idempotent */
 void loop_done(void);   /* closes every handle and waits for it; after loop_run */
 int64_t loop_now(void); /* monotonic ms, cached per turn */
 
-/* A timeout for several waits in a row: until = deadline_in(timeout_ms), then deadline_left(until) for each. Negative =
- * none. */
+/* One timeout for several waits: until = deadline_in(timeout_ms), then deadline_left(until) for each. Negative: none.
+ */
 int64_t deadline_in(int64_t timeout_ms);
 int64_t deadline_left(int64_t until);
 
@@ -30,7 +30,8 @@ void timer_stop(struct timer **t);
 /* Calls fn on the loop at the next turn. */
 void loop_defer(void (*fn)(void *arg), void *arg);
 
-/* Signals: fn runs on the loop. */
+/* Signals: fn runs on the loop, and replaces what was there for signum; NULL gives the signal back. A handler alone
+ * keeps no loop running. */
 int loop_on_signal(int signum, void (*fn)(int signum, void *arg), void *arg);
 
 /* Runs fn(arg) on the thread pool and suspends the caller until it is done, even when cancelled (the result is needed

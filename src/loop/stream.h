@@ -32,9 +32,10 @@ int coroutine_fn stream_read_full(struct stream *s, void *p, size_t n, int64_t t
 /* Puts bytes back to be read first (a parser read too far); at most 64 KiB. */
 int stream_unread(struct stream *s, const void *p, size_t n);
 
-/* Queues a copy of the bytes (first tries to write at once without copying); suspends while more than
+/* Tries to write at once without copying and queues a copy of the rest; suspends first while more than
  * STREAM_HIGH_WATER is queued. -EPIPE/-ECONNRESET when the peer is gone, -ETIMEDOUT when no byte moved for timeout_ms.
- */
+ * A message of up to STREAM_HIGH_WATER bytes is queued as a whole or, on -ETIMEDOUT and -ECANCELED, not at all; of a
+ * larger one a part may have gone out. */
 int coroutine_fn stream_write(struct stream *s, const void *p, size_t n, int64_t timeout_ms);
 int coroutine_fn stream_flush(struct stream *s, int64_t timeout_ms); /* until the kernel has it all */
 /* Never suspends: queues up to limit bytes in all, else -EAGAIN (a slow passive peer). */
@@ -44,7 +45,8 @@ size_t stream_queued(const struct stream *s);
 int stream_shutdown(struct stream *s); /* ends the writing side after what is queued */
 void stream_close(struct stream *s);   /* NULL is fine; queued bytes are dropped: flush first when they matter */
 void stream_closep(struct stream **s);
-/* Like stream_close, but lets queued bytes drain for at most timeout_ms. */
+/* Like stream_close, but lets queued bytes drain for at most timeout_ms (-1: a minute). On TCP what the peer still
+ * sends is then read away for up to two seconds, so that the end of an answer is not lost by unread input. */
 void stream_close_after_flush(struct stream *s, int64_t timeout_ms);
 
 /* Watches for the peer's hang-up or error while nobody reads: fn runs once on the loop. Bytes that arrive meanwhile (up

@@ -5,12 +5,14 @@
  *
  * Switching is measured against swapcontext in the same run, so the ratio holds on a busy machine too.
  */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <ucontext.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "base/clock.h"
 #include "loop/coro_switch.h"
@@ -151,6 +153,15 @@ static size_t status_kib(const char *key)
         return kib;
 }
 
+static size_t heap_bytes(void)
+{
+#ifdef __GLIBC__
+        return mallinfo2().uordblks;
+#else
+        return 0;
+#endif
+}
+
 static struct waitq never;
 
 static void park(void *arg)
@@ -191,7 +202,7 @@ static void passive_memory(void)
         enum { N = 4000 };
         struct stream **s = calloc(N, sizeof(struct stream *));
         size_t n = 0;
-        size_t heap = mallinfo2().uordblks;
+        size_t heap = heap_bytes();
 
         while (n + 2 <= N) {
                 int fds[2];
@@ -206,7 +217,7 @@ static void passive_memory(void)
         }
         loop_defer((void (*)(void *)) loop_stop, NULL);
         loop_run();
-        say("an idle passive stream, heap", (double) (mallinfo2().uordblks - heap) / (double) n, "bytes");
+        say("an idle passive stream, heap", (double) (heap_bytes() - heap) / (double) n, "bytes");
         for (size_t i = 0; i < n; i++)
                 stream_close(s[i]);
         loop_run();

@@ -343,6 +343,27 @@ static void a_dropped_child_is_killed_and_reaped(void **state)
         assert_int_equal(waitpid(dropped, NULL, WNOHANG), -1);
 }
 
+static struct child *kept;
+
+static void keep(void *arg)
+{
+        struct child_spec spec = { .argv = SH("sleep 1000"), .new_session = true };
+        struct err e;
+
+        CHECK_INT(child_spawn(&spec, &kept, &e), 0);
+        dropped = child_pid(kept);
+        loop_stop();
+}
+
+static void a_child_outlives_the_loop(void **state)
+{
+        coro_start(keep, NULL, 0, "keep");
+        loop_run();
+        loop_done();
+        child_free(kept);
+        assert_int_equal(waitpid(dropped, NULL, WNOHANG), -1);
+}
+
 struct waiting {
         struct child *c;
         int result;
@@ -471,6 +492,7 @@ int main(void)
                 LOOP_TEST(conversations),
                 LOOP_TEST(a_group_is_killed),
                 LOOP_TEST(a_dropped_child_is_killed_and_reaped),
+                LOOP_TEST(a_child_outlives_the_loop),
                 LOOP_TEST(waits_end),
                 LOOP_TEST(a_run_is_cancelled),
                 LOOP_TEST(many_at_once),

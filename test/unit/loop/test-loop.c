@@ -1,6 +1,7 @@
 #include "loop-test.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 static int fired;
 static int order[200], order_n;
@@ -308,6 +309,39 @@ static void work_is_offloaded(void **state)
         assert_int_equal(fired, 20);
 }
 
+static int misbehave(void *arg)
+{
+        loop_defer(count, NULL);
+        return 0;
+}
+
+static void do_misbehave(void *arg)
+{
+        (void) offload(misbehave, NULL);
+}
+
+static void another_thread_is_found_out(void **state)
+{
+        pid_t pid = fork();
+        int st;
+
+        if (pid == 0) {
+                struct err e;
+
+                signal(SIGABRT, SIG_DFL);
+                close(2);
+                loop_done();
+                if (loop_init(&e) < 0)
+                        _exit(1);
+                coro_start(do_misbehave, NULL, 0, "misbehave");
+                loop_run();
+                _exit(0);
+        }
+        assert_int_equal(waitpid(pid, &st, 0), pid);
+        assert_true(WIFSIGNALED(st));
+        assert_int_equal(WTERMSIG(st), SIGABRT);
+}
+
 static int slow(void *arg)
 {
         usleep(50000);
@@ -399,6 +433,7 @@ int main(void)
                 LOOP_TEST(signals_run_on_the_loop),
                 LOOP_TEST(the_loop_stops_and_runs_again),
                 LOOP_TEST(work_is_offloaded),
+                LOOP_TEST(another_thread_is_found_out),
                 LOOP_TEST(offloaded_work_outlasts_cancellation),
                 LOOP_TEST(offload_at_the_end),
                 LOOP_TEST(names_resolve),
