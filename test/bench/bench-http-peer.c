@@ -1,5 +1,7 @@
-/* The peer of bench-http.sh: the least a server on libuv and http_parser can do for a hello. Callbacks, no limits, no
- * checks. */
+/*
+ * The peer of bench-http.py: the least a server on libuv and http_parser can do for a hello. Callbacks, no limits, no
+ * checks. cc -O2 bench-http-peer.c -luv -lhttp_parser -o bench-http-peer
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
