@@ -14,8 +14,9 @@
 #include "mcp/jsonrpc.h"
 #include "mcp/mcp.h"
 
+#define MCP_MODERN_VERSION "2026-07-28"
 #define MCP_SESSION_ID_MAX 39
-#define MCP_SWITCH_MS 2000 /* a call that takes longer is answered by a stream */
+#define MCP_SWITCH_MS 2000    /* a call that takes longer is answered by a stream */
 #define MCP_PROGRESS_MS 10000 /* between notifications/progress; the first comes with the stream */
 #define MCP_CALL_COMMENT_MS 10000
 #define MCP_GET_COMMENT_MS 15000
@@ -62,6 +63,7 @@ struct exchange {
         char session[MCP_SESSION_ID_MAX + 1]; /* "" without one */
         char *caller;                         /* the session, or "@" and the caller header, or "" */
         unsigned accept;
+        bool modern; /* revision 2026-07-28 */
 };
 
 struct owner *owner_get(struct mcp_server *s, const char *name);
@@ -73,10 +75,20 @@ char *scoped_key(const char *owner, const char *caller, const char *last);
 void coroutine_fn reply_error(struct exchange *x, unsigned status, const char *id, int code, const char *fmt, ...)
         __attribute__((format(printf, 5, 6)));
 
+void coroutine_fn reply_result(struct exchange *x, const char *id, const char *result);
+
+/* modern.c: the revision without sessions. modern_is tells a message of it; modern_write_meta opens a result's own
+ * members. */
+bool modern_is(const struct exchange *x, const struct rpc *m);
+void coroutine_fn serve_modern(struct exchange *x, struct rpc *m);
+void modern_write_meta(struct jw *w, const struct mcp_config *cfg);
+bool modern_quiet(const struct rpc *m);
+
 /* request.c: tools/call, from its parsed message to the end of its answer; takes over the message's content. */
 void coroutine_fn serve_tool_call(struct exchange *x, struct rpc *m);
 void request_cancel(struct exchange *x, const struct json *params); /* notifications/cancelled */
 
-/* events.c: GET */
+/* events.c: GET, and subscriptions/listen */
 void coroutine_fn serve_events(struct exchange *x);
+void coroutine_fn serve_listen(struct exchange *x, const struct rpc *m);
 void events_close(struct mcp_server *s, const char *owner, const char *caller); /* NULL, NULL: all */

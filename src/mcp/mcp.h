@@ -1,11 +1,11 @@
 /*
  * mcp: the server side of the Model Context Protocol over Streamable HTTP; no product knowledge.
  *
- * Speaks 2025-11-25, 2025-06-18 and 2025-03-26 (reference/mcp.md §1.2–1.4, 1.7, 1.8) on one endpoint; a 2026-07-28
- * probe gets a plain 400 without its error codes, so that clients of both eras fall back. The product registers a table
- * of tools and one function that runs them. A tool call runs in the coroutine of its HTTP request, which goes on when
- * the client vanishes (a disconnect is not a cancellation in these revisions); notifications/cancelled cancels that
- * coroutine.
+ * Speaks both eras on one endpoint: 2025-11-25, 2025-06-18 and 2025-03-26 (reference/mcp.md §1.2–1.4, 1.7, 1.8) with
+ * optional sessions, and 2026-07-28 (§1.5), which has none. The product registers a table of tools and one function that
+ * runs them. A tool call runs in the coroutine of its HTTP request. In the older revisions it goes on when the client
+ * vanishes (a disconnect is not a cancellation) and notifications/cancelled cancels it; in the newer one closing the
+ * stream does.
  *
  * The answer is one JSON body while the call is quick, and turns into an SSE stream when the handler reports progress
  * or after 2 s; then a comment goes out every 10 s, and "<tool> still running" (notifications/message) every running_ms

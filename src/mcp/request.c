@@ -29,7 +29,7 @@ struct mcp_request {
         struct buf json, blocks; /* what the handler filled in */
         char *failure;
         unsigned refs; /* the handler, and the stream */
-        bool can_sse, quiet, gone, cancelled, own_progress, broken;
+        bool can_sse, quiet, modern, gone, cancelled, own_progress, broken;
 };
 
 static void unref(struct mcp_request *r)
@@ -79,12 +79,27 @@ static void leave(struct mcp_request *r)
 
 /* ---- the stream ---- */
 
+/* In the newer revision a closed stream is the cancellation; before, a lost connection says nothing. */
+static void client_left(struct mcp_request *r)
+{
+        r->gone = true;
+        if (!r->modern || !r->coro || r->cancelled)
+                return;
+        r->cancelled = true;
+        coro_cancel(r->coro);
+}
+
+static void on_gone(void *arg)
+{
+        client_left(arg);
+}
+
 static void on_close(void *arg)
 {
         struct mcp_request *r = arg;
 
         r->sse = NULL;
-        r->gone = true;
+        client_left(r);
         unref(r);
 }
 
@@ -313,6 +328,8 @@ static int result_body(const struct mcp_request *r, struct buf *b)
         jw_key(&w, "id");
         jw_raw(&w, str_of(r->id));
         jw_kobj(&w, "result");
+        if (r->modern)
+                modern_write_meta(&w, &r->s->cfg);
         jw_karr(&w, "content");
         if (r->failure)
                 text_block(&w, str_of(r->failure));
@@ -378,6 +395,7 @@ static void coroutine_fn answer_nothing(struct mcp_request *r)
 static void coroutine_fn finish(struct mcp_request *r)
 {
         timer_stop(&r->timer);
+        call_on_gone(r->c, NULL, NULL);
         leave(r);
         /* The handler's coroutine may be cancelled; its answer is cleanup. */
         coro_shield();
@@ -388,6 +406,7 @@ static void coroutine_fn finish(struct mcp_request *r)
         coro_unshield();
         r->c = NULL;
         r->s = NULL;
+        r->coro = NULL;
         unref(r);
 }
 
@@ -449,7 +468,8 @@ static struct mcp_request *request_new(struct exchange *x, const struct mcp_tool
         r->blocks = BUF_MAX(BLOCKS_MAX);
         r->refs = 1;
         r->can_sse = x->accept & ACCEPT_SSE;
-        r->quiet = is_quiet(x);
+        r->modern = x->modern;
+        r->quiet = x->modern ? modern_quiet(m) : is_quiet(x);
         return r;
 }
 
@@ -497,6 +517,8 @@ void coroutine_fn serve_tool_call(struct exchange *x, struct rpc *m)
                 args = json_obj();
         rpc_done(m);
         call_cancel_on_hangup(x->c, false);
+        if (x->modern)
+                call_on_gone(x->c, on_gone, r);
         if (r->can_sse)
                 r->timer = timer_start(tool->running_ms < MCP_SWITCH_MS ? tool->running_ms : MCP_SWITCH_MS, 0, on_timer,
                                        r);

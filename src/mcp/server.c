@@ -5,7 +5,6 @@
 
 #define BODY_MAX ((size_t) 4 << 20)
 #define LEVELS_MAX 10000 /* sessions with a log level of their own */
-#define MODERN_META "io.modelcontextprotocol/protocolVersion"
 
 static const char *const versions[] = { "2025-11-25", "2025-06-18", "2025-03-26" }; /* the newest first */
 
@@ -140,7 +139,7 @@ void coroutine_fn reply_error(struct exchange *x, unsigned status, const char *i
         reply_body(x, status, &b);
 }
 
-static void coroutine_fn reply_result(struct exchange *x, const char *id, const char *result)
+void coroutine_fn reply_result(struct exchange *x, const char *id, const char *result)
 {
         _cleanup_buf_ struct buf b = BUF_MAX((size_t) 16 << 20);
 
@@ -305,7 +304,6 @@ static bool is_json(struct str content_type)
         return str_ieq(str_trim(str_cut(&content_type, ';'), " \t"), STR("application/json"));
 }
 
-/* The newer era is refused in words that no client of it mistakes for its own: they fall back to initialize. */
 static int coroutine_fn check_version(struct exchange *x)
 {
         struct str v = call_header(x->c, "mcp-protocol-version");
@@ -313,8 +311,8 @@ static int coroutine_fn check_version(struct exchange *x)
         if (!v.p || known_version(v))
                 return 0;
         reply_error(x, 400, NULL, RPC_INVALID_REQUEST,
-                    "Bad request: unsupported MCP-Protocol-Version; supported are %s, %s, %s", versions[0], versions[1],
-                    versions[2]);
+                    "Bad request: unsupported MCP-Protocol-Version; supported are " MCP_MODERN_VERSION ", %s, %s, %s",
+                    versions[0], versions[1], versions[2]);
         return -EPROTONOSUPPORT;
 }
 
@@ -353,23 +351,16 @@ static void name_caller(struct exchange *x)
                 x->caller = xstrdup("");
 }
 
-static bool is_modern(const struct rpc *m)
-{
-        const struct json *v = json_get(json_get(m->params, "_meta"), MODERN_META);
-
-        return v && !known_version(json_strn(v));
-}
-
 static void coroutine_fn serve_message(struct exchange *x, struct rpc *m)
 {
         bool first = m->kind == RPC_REQUEST && cstr_eq(m->method, "initialize");
 
-        if (is_modern(m)) {
-                reply_error(x, 400, m->id, RPC_INVALID_REQUEST,
-                            "Bad request: this server speaks %s, %s and %s; send initialize", versions[0], versions[1],
-                            versions[2]);
+        if (modern_is(x, m)) {
+                serve_modern(x, m);
                 return;
         }
+        if (check_version(x) < 0)
+                return;
         /* A client that begins anew may still carry the id of a session that ended. */
         if (!first && check_session(x, m->id) < 0)
                 return;
@@ -464,10 +455,10 @@ void coroutine_fn mcp_serve(struct mcp_server *s, struct call *c, const char *ow
                 reply_error(&x, 405, NULL, RPC_INVALID_REQUEST, "Method not allowed");
                 return;
         }
-        if (check_version(&x) < 0)
-                return;
         if (str_eq(method, STR("POST")))
                 serve_post(&x);
+        else if (check_version(&x) < 0)
+                return;
         else if (str_eq(method, STR("GET")))
                 serve_get(&x);
         else

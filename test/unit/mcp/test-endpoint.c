@@ -31,7 +31,7 @@ static void test_transport(struct toy *t, unsigned port)
                 { "POST", JSON_TYPE "MCP-Protocol-Version: 2025-06-18\r\n", PING, 200, 0 },
                 { "POST", JSON_TYPE "MCP-Protocol-Version: 2025-03-26\r\n", PING, 200, 0 },
                 { "POST", JSON_TYPE "MCP-Protocol-Version: 1999-01-01\r\n", PING, 400, -32600 },
-                { "POST", JSON_TYPE "MCP-Protocol-Version: 2026-07-28\r\n", PING, 400, -32600 },
+                { "POST", JSON_TYPE "MCP-Protocol-Version: 2026-07-28\r\n", PING, 400, -32602 },
                 { "POST", JSON_TYPE "MCP-Protocol-Version:\r\n", PING, 400, -32600 },
                 { "POST", JSON_TYPE "Mcp-Session-Id: deadbeef-dead-beef-dead-beefdeadbeef\r\n", PING, 404, -32001 },
                 { "POST", JSON_TYPE "Mcp-Session-Id: x\r\n", PING, 404, -32001 },
@@ -53,7 +53,7 @@ static void test_transport(struct toy *t, unsigned port)
                 { "POST", JSON_TYPE,
                   "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{"
                   "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}}}",
-                  400, -32600 },
+                  400, -32602 },
                 { "PUT", JSON_TYPE, PING, 405, -32600 },
                 { "PATCH", JSON_TYPE, PING, 405, -32600 },
                 { "OPTIONS", "Origin: http://evil.example\r\n", NULL, 405, -32600 },
