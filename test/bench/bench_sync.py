@@ -26,7 +26,8 @@ def make_tree(root):
         size = min(int(dice.lognormvariate(7.3, 1.1)), 60000)
         text = " ".join(dice.choice(words) for _ in range(size // 7 + 1))
         (folder / f"file{number}.txt").write_text(text + f"\n{number}\n")
-    for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=b", "-c", "user.email=b@localhost", "commit", "-qm", "tree"]):
+    commit = ["-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-qm", "tree"]
+    for command in (["init", "-q"], ["config", "gc.auto", "0"], ["add", "-A"], commit):
         subprocess.run(["git", "-c", "init.defaultBranch=main", *command], cwd=root, check=True)
     subprocess.run(["git", "gc", "-q"], cwd=root, check=True)
 
