@@ -12,6 +12,29 @@
 
 #define RACE_RETRIES 16
 
+/* Without openat2 (old kernels, gVisor): one component after the other, and no symlink at all. */
+static int open_by_steps(int dirfd, const char *path, int flags, mode_t mode)
+{
+        _cleanup_free_ char *copy = xstrdup(path);
+        _cleanup_close_ int cur = -1;
+        int at = dirfd;
+
+        if (strcmp(path, ".") == 0)
+                return openat(dirfd, ".", flags | O_CLOEXEC, mode);
+        if (!guest_path_ok(path, strlen(path)))
+                return errno = EXDEV, -1;
+        for (char *part = copy, *slash; (slash = strchr(part, '/')); part = slash + 1) {
+                *slash = '\0';
+                int next = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (next < 0)
+                        return -1;
+                closep(&cur);
+                at = cur = next;
+        }
+        const char *last = strrchr(path, '/');
+        return openat(at, last ? last + 1 : path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+
 int beneath_open(int dirfd, const char *path, int flags, mode_t mode, unsigned long long resolve)
 {
         struct open_how how = { .flags = (unsigned) flags | O_CLOEXEC, .resolve = resolve };
@@ -23,6 +46,8 @@ int beneath_open(int dirfd, const char *path, int flags, mode_t mode, unsigned l
         for (int i = 0;; i++) {
                 long fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 
+                if (fd < 0 && errno == ENOSYS)
+                        fd = open_by_steps(dirfd, path, flags, mode);
                 if (fd >= 0)
                         return (int) fd;
                 /* EAGAIN: something was renamed while the kernel checked a ".." */

@@ -2,6 +2,7 @@
 #include "boxd/cache.h"
 #include "boxd/conn.h"
 #include "boxd/ops.h"
+#include "boxd/put.h"
 
 #include "base/b64.h"
 
@@ -220,7 +221,6 @@ static void extra(struct diff *d, size_t len)
 
 static bool not_walked(const char *name)
 {
-        /* boxd's own temporaries of an upload that runs just now are nobody's files */
         return strcmp(name, ".git") == 0 || strcmp(name, "node_modules") == 0;
 }
 
@@ -243,7 +243,8 @@ static void walk(struct diff *d, int dir, size_t len, unsigned depth)
                         e->d_type = (unsigned char) IFTODT(st.st_mode);
                 memcpy(d->path + len, e->d_name, n + 1);
                 if (e->d_type != DT_DIR) {
-                        extra(d, len + n);
+                        if (!is_temp_name(e->d_name)) /* of an upload that runs just now */
+                                extra(d, len + n);
                         continue;
                 }
                 if (not_walked(e->d_name) || depth >= DEPTH_MAX)

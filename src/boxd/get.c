@@ -16,6 +16,7 @@
 #define PIECE (128u << 10)
 #define DEPTH_MAX 256
 #define NAMES_MAX 100
+#define NAME_ROOM (8u << 10) /* one more name, every byte of it escaped */
 
 struct names { /* a JSON array that stops growing at NAMES_MAX */
         struct buf b;
@@ -42,7 +43,7 @@ static void names_init(struct names *n)
 
 static void names_add(struct names *n, const char *name)
 {
-        if (n->n++ < NAMES_MAX)
+        if (n->n++ < NAMES_MAX && n->b.len < n->b.max - NAME_ROOM)
                 jw_strn(&n->w, str_n(name, strnlen(name, 512)));
 }
 

@@ -42,7 +42,7 @@ void job_status_fields(struct jw *w, int status, unsigned flags)
 static const char *end_reason(const struct job_view *v)
 {
         if (v->flags & JOB_LOST)
-                return "killed together with its keeper (every process of the box was killed)";
+                return "killed together with its keeper (kill -9 -1, or no memory was left)";
         if (v->flags & JOB_TIMED_OUT)
                 return "timeout";
         if (v->flags & JOB_STOPPED)

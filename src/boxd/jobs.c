@@ -218,7 +218,7 @@ static void answer_lost(struct job *j, const struct job_end *end)
         jw_kint(&r.w, "durationMs", end->ended_ms - j->started_ms);
         for (int i = 0; i < 2; i++)
                 jw_kint(&r.w, i ? "stderrBytes" : "stdoutBytes", (int64_t) end->kept[i].total);
-        jw_kstr(&r.w, "endReason", "killed together with its keeper (every process of the box was killed)");
+        jw_kstr(&r.w, "endReason", "killed together with its keeper (kill -9 -1, or no memory was left)");
         reply_send(&r, j->conn);
         shutdown(j->conn, SHUT_RDWR);
 }

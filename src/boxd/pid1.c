@@ -49,6 +49,14 @@ static const struct {
         { "stat", op_stat }, { "stats", op_stats }, { "hosts", op_hosts }, { "dial", op_dial },
 };
 
+static void close_from(int first)
+{
+        if (syscall(SYS_close_range, first, ~0u, 0) == 0)
+                return;
+        for (int fd = first; fd < 4096; fd++) /* a kernel before 5.9 */
+                close(fd);
+}
+
 pid_t pid1_fork(const int *keep, size_t n)
 {
         int high[FD_KEEP_MAX];
@@ -61,7 +69,7 @@ pid_t pid1_fork(const int *keep, size_t n)
                 high[i] = fcntl(keep[i], F_DUPFD_CLOEXEC, FD_FIRST + FD_KEEP_MAX);
         for (size_t i = 0; i < n; i++)
                 dup3(high[i], FD_FIRST + (int) i, O_CLOEXEC);
-        syscall(SYS_close_range, FD_FIRST + (unsigned) n, ~0u, 0);
+        close_from(FD_FIRST + (int) n);
         return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define LIST_CMD_MAX 512
+#define LIST_ROOM (24u << 10) /* one more job, every byte of its texts escaped */
 
 void job_view_of(const struct job *j, struct job_view *v)
 {
@@ -66,19 +67,33 @@ static void list_one(struct jw *w, const struct job *j, const struct proc_table 
         jw_end(w);
 }
 
+/* A result is one control frame: what does not fit is left out, and that is said. */
+static bool room(const struct reply *r, bool *partial)
+{
+        if (r->b.len < r->b.max - LIST_ROOM)
+                return true;
+        *partial = true;
+        return false;
+}
+
 void procs_list(struct pid1 *p, int fd, bool all)
 {
         struct proc_table t = { 0 };
+        bool partial = false;
         struct reply r;
 
         proc_scan(&t);
         reply_init(&r);
         jw_karr(&r.w, "jobs");
         list_for_each (it, &p->running)
-                list_one(&r.w, list_entry(it, struct job, node), &t);
-        for (struct list *it = p->ended.prev; all && it != &p->ended; it = it->prev) /* newest first */
+                if (room(&r, &partial))
+                        list_one(&r.w, list_entry(it, struct job, node), &t);
+        for (struct list *it = p->ended.prev; all && it != &p->ended && room(&r, &partial);
+             it = it->prev) /* newest first */
                 list_one(&r.w, list_entry(it, struct job, node), &t);
         jw_end(&r.w);
+        if (partial)
+                jw_kbool(&r.w, "partial", true);
         reply_send(&r, fd);
         proc_table_done(&t);
 }

@@ -11,6 +11,7 @@
 
 #define PIECE (64u << 10)
 #define FAILED_MAX 100
+#define NAME_ROOM (8u << 10) /* one more name, every byte of it escaped */
 #define SILENCE_SECONDS 300
 
 struct prune {
@@ -23,7 +24,7 @@ struct prune {
 
 static void fail(struct prune *p, const char *path, const char *why)
 {
-        if (p->n_failed++ >= FAILED_MAX)
+        if (p->n_failed++ >= FAILED_MAX || p->failed.len > p->failed.max - NAME_ROOM)
                 return;
         jw_obj(&p->w);
         jw_kstrn(&p->w, "path", str_n(path, strnlen(path, 512)));

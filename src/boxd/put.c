@@ -21,6 +21,7 @@
 #define ENTRIES_MAX 2000000
 #define DEPTH_MAX 256
 #define REFUSED_MAX 100
+#define NAME_ROOM (8u << 10) /* one more name, every byte of it escaped */
 #define SILENCE_SECONDS 300
 
 struct put {
@@ -48,7 +49,7 @@ static void refuse(struct put *p, const char *why, bool hostile)
 
         if (hostile)
                 p->hostile = why;
-        if (p->n_refused++ >= REFUSED_MAX)
+        if (p->n_refused++ >= REFUSED_MAX || p->refused.len > p->refused.max - NAME_ROOM)
                 return;
         jw_obj(&p->w);
         jw_kstrn(&p->w, "path", str_n(m->path, min_size(m->path_len, 512)));

@@ -16,6 +16,7 @@
 
 /* A name for a temporary beside the target. */
 void temp_name(char out[TEMP_NAME_LEN]);
+bool is_temp_name(const char *name);
 
 struct sink {
         int dir; /* borrowed */

@@ -12,13 +12,24 @@
 #include <unistd.h>
 
 #define PIECE (64u << 10)
+#define TEMP_PREFIX ".psbx-"
+#define TEMP_SUFFIX ".part"
+#define TEMP_RANDOM 12
 
 void temp_name(char out[TEMP_NAME_LEN])
 {
-        char id[13];
+        char id[TEMP_RANDOM + 1];
 
-        random_id(id, 12);
-        snprintf(out, TEMP_NAME_LEN, ".psbx-%s.part", id);
+        random_id(id, TEMP_RANDOM);
+        snprintf(out, TEMP_NAME_LEN, TEMP_PREFIX "%s" TEMP_SUFFIX, id);
+}
+
+bool is_temp_name(const char *name)
+{
+        struct str s = str_of(name);
+
+        return s.n == strlen(TEMP_PREFIX TEMP_SUFFIX) + TEMP_RANDOM && str_starts(s, STR(TEMP_PREFIX)) &&
+               str_ends(s, STR(TEMP_SUFFIX));
 }
 
 void sink_init(struct sink *s)

@@ -135,19 +135,27 @@ static bool alive(const struct proc *p)
         return p->state != 'Z' && p->state != 'X';
 }
 
+static bool still_the_same(const struct proc *p)
+{
+        _cleanup_close_ int dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct proc now = { 0 };
+        char name[16];
+
+        snprintf(name, sizeof(name), "%d", p->pid);
+        return dir >= 0 && read_proc(dir, name, &now) && now.start == p->start;
+}
+
 /* The pid may belong to another process by now: hold it, look again, then signal what is held. */
 static void signal_one(const struct proc *p, int sig)
 {
         _cleanup_close_ int fd = (int) syscall(SYS_pidfd_open, p->pid, 0);
-        struct proc now = { 0 };
-        char name[16];
 
-        if (fd < 0)
-                return;
-        snprintf(name, sizeof(name), "%d", p->pid);
-        _cleanup_close_ int dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (dir >= 0 && read_proc(dir, name, &now) && now.start == p->start)
-                syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+        if (fd >= 0) {
+                if (still_the_same(p))
+                        syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+        } else if ((errno == ENOSYS || errno == EPERM) && still_the_same(p)) {
+                kill(p->pid, sig); /* a kernel without pidfds, or a filter that refuses them */
+        }
 }
 
 /*

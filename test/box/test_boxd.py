@@ -903,3 +903,18 @@ def test_silent_connection_is_told_after_ten_seconds(fresh):
     t = time.monotonic()
     assert c.result()["code"] == "ETIMEDOUT"
     assert 9 < time.monotonic() - t < 12
+
+
+def test_results_stay_within_one_control_frame(fresh):
+    nasty = "\\x01" * 900
+    for i in range(60):
+        fresh.exec("true", id=f"long{i}", note="\x01" * 5000, cwd="./" * 400)
+    r = fresh.procs("list", all=True)
+    assert r["partial"] and 5 < len(r["jobs"]) < 60
+    r = fresh.put("x", tar_of(*[("../" + chr(1) * 400 + str(i), b"") for i in range(300)], fmt=tarfile.GNU_FORMAT))
+    assert r["refusedCount"] == 300 and 5 < len(r["refused"]) <= 100 and r["code"] == "EXDEV"
+    sh(fresh, f"mkdir -p s; for i in $(seq 150); do mkfifo \"s/$(printf '{nasty[:800]}')$i\"; done")
+    r = fresh.get("s")
+    assert "error" not in r and 5 < len(r["skipped"]) <= 100
+    r = fresh.op("prune", _data=b"".join(b"../" + b"\x01" * 400 + b"%d\0" % i for i in range(300)), dest="s")
+    assert r["failedCount"] == 300 and 5 < len(r["failed"]) <= 100
