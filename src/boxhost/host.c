@@ -122,6 +122,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
         list_init(&h->boxes);
         h->disks.filler_sock = -1;
         h->dns.pidfd = -1;
+        h->closer.to = h->closer.from = -1;
         /* Before any folder is opened: mounts can be cloned only in the namespace they were found in. */
         r = mount_private(e);
         if (r < 0)
@@ -239,6 +240,9 @@ int host_prepare(struct host *h, struct err *e)
                 r = image_host_prepare(h->images_dir, h->skeleton, e);
         if (r < 0)
                 return r;
+        r = closer_start(&h->closer, e);
+        if (r < 0)
+                return r;
         open_ca(h);
         prepare_net(h);
         disk_pool_open(&h->disks, h->pool_dir, h->options->pool, &why);
@@ -257,6 +261,7 @@ void host_close(struct host *h)
                              &h->run_dir, &h->lock,      &h->boxd,     &h->dev,        &h->ca };
 
         dns_stop(&h->dns);
+        closer_stop(&h->closer);
         if (h->pool_dir >= 0)
                 disk_pool_close(&h->disks);
         while (!list_empty(&h->boxes))

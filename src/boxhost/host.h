@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "boxhost/cgroup.h"
+#include "boxhost/closer.h"
 #include "boxhost/disk.h"
 #include "boxhost/dns.h"
 #include "boxhost/features.h"
@@ -36,7 +37,7 @@ struct box_size {
         uint64_t memory, pids, disk;
 };
 
-enum source_kind { SOURCE_LISTENER, SOURCE_CONN, SOURCE_BOX, SOURCE_FILLER, SOURCE_DNS, SOURCE_SIGNAL };
+enum source_kind { SOURCE_LISTENER, SOURCE_CONN, SOURCE_BOX, SOURCE_FILLER, SOURCE_DNS, SOURCE_CLOSER, SOURCE_SIGNAL };
 
 struct source { /* what the request loop waits for */
         enum source_kind kind;
@@ -75,6 +76,7 @@ struct host {
         struct net_config net_config;
         struct disk_pool disks;
         struct dns dns;
+        struct closer closer;
         struct features features;
         struct list boxes; /* struct box, sorted by id */
         size_t count;

@@ -304,31 +304,45 @@ int net_each(struct net *n, void (*fn)(unsigned index, void *arg), void *arg, st
         return r < 0 ? err_sys(e, -errno, "cannot list interfaces") : 0;
 }
 
-struct find_call {
-        unsigned index;
-        bool found;
-};
-
-static void compare_index(unsigned index, void *arg)
+/* Is the interface of this name one of ours? It may already be another instance's. */
+static int is_ours(struct net *n, const char *name, bool *ret, struct err *e)
 {
-        struct find_call *f = arg;
+        struct link_info info = { .group = 0 };
+        _cleanup_close_ int fd = nl_open(NETLINK_ROUTE, e);
+        _Alignas(8) char bytes[16384];
+        struct nlmsghdr *h = mnl_nlmsg_put_header(bytes);
+        ssize_t got;
 
-        f->found |= index == f->index;
+        *ret = false;
+        if (fd < 0)
+                return fd;
+        h->nlmsg_type = RTM_GETLINK;
+        h->nlmsg_flags = NLM_F_REQUEST;
+        (void) mnl_nlmsg_put_extra_header(h, sizeof(struct ifinfomsg));
+        mnl_attr_put_strz(h, IFLA_IFNAME, name);
+        if (send(fd, h, h->nlmsg_len, 0) < 0 || (got = recv(fd, bytes, sizeof(bytes), 0)) < 0)
+                return err_sys(e, -errno, "cannot look at the interface %s", name);
+        h = (void *) bytes;
+        if (!mnl_nlmsg_ok(h, (int) got) || h->nlmsg_type != RTM_NEWLINK)
+                return 0; /* gone */
+        (void) mnl_attr_parse(h, sizeof(struct ifinfomsg), read_link_attr, &info);
+        *ret = info.group == n->group;
+        return 0;
 }
 
 int net_remove(struct net *n, unsigned index, struct err *e)
 {
-        struct find_call f = { .index = index };
         struct nl_batch b;
         char name[IFNAMSIZ];
+        bool ours;
         int r;
 
         if (net_index_is_free(index))
                 return 0;
-        r = net_each(n, compare_index, &f, e); /* the name may already be another instance's */
-        if (r < 0 || !f.found)
-                return r;
         interface_name(index, name);
+        r = is_ours(n, name, &ours, e);
+        if (r < 0 || !ours)
+                return r;
         nl_batch_init(&b);
         (void) nl_begin(&b, RTM_DELLINK, 0, sizeof(struct ifinfomsg), "remove the interface");
         mnl_attr_put_strz(nl_message(&b), IFLA_IFNAME, name);

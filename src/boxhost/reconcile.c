@@ -60,7 +60,7 @@ static void remove_leftover(struct host *h, const char *id)
         struct err e = { 0 };
 
         log_info("removing what is left of %s", id);
-        if (box_destroy(h, id, &e) < 0)
+        if (box_destroy(h, id, NULL, &e) < 0)
                 log_error("%s", err_text(&e));
 }
 
@@ -77,13 +77,16 @@ static void adopt(struct host *h, const char *name)
         b = xcalloc(1, sizeof(*b));
         b->pidfd = b->disk = -1;
         r = spec_read(h->boxes_dir, name, b, &e);
-        if (r < 0) {
+        if (r == -ENOENT) {
                 freep(&b);
-                if (r == -ENOENT)
-                        remove_leftover(h, name);
-                else
-                        log_error("%s", err_text(&e)); /* rather kept than lost */
+                remove_leftover(h, name);
                 return;
+        }
+        if (r < 0) { /* rather kept as a dead one than lost */
+                log_error("%s", err_text(&e));
+                snprintf(b->id, sizeof(b->id), "%s", name);
+                b->pid = 0;
+                b->index = NET_INDEX_MAX;
         }
         if (hold_process(b)) {
                 b->state = cg_is_frozen(&h->cgroups, name) ? BOX_FROZEN : BOX_RUNNING;
@@ -199,7 +202,7 @@ int reconcile_cleanup(struct host *h, struct err *e)
         each_name(h->boxes_dir, adopt, h);
         while (!list_empty(&h->boxes)) {
                 struct box *b = list_entry(h->boxes.next, struct box, link);
-                int r = box_destroy(h, b->id, e);
+                int r = box_destroy(h, b->id, NULL, e);
                 if (r < 0) {
                         failed = r;
                         host_forget(h, b);

@@ -96,7 +96,7 @@ static void print_place(const struct host *h, const struct box *b, struct jw *w)
         net_print(net_address(&h->options->subnet, b->index), address);
         snprintf(path, sizeof(path), "%s/run/%s.sock", h->folder, b->id);
         jw_kstr(w, "socket", path);
-        if (h->features.net)
+        if (h->features.net && b->index < NET_INDEX_MAX)
                 jw_kstr(w, "address", address);
         jw_kint(w, "index", b->index);
         jw_kint(w, "pid", b->pid);
@@ -143,7 +143,7 @@ static int op_destroy(struct op *o, struct err *e)
         const char *id;
         int r = need_box(o, &id, e);
 
-        return r < 0 ? r : box_destroy(o->h, id, e);
+        return r < 0 ? r : box_destroy(o->h, id, &o->result->last, e);
 }
 
 static int op_freeze(struct op *o, struct err *e)
@@ -295,7 +295,7 @@ void request_answer(struct host *h, const char *p, size_t n, struct buf *out, st
         struct op o = { .h = h, .out = &w, .result = ret };
         int r = json_parse(p, n, &in, &e);
 
-        *ret = (struct request_result){ .created = NULL };
+        *ret = (struct request_result){ .last = -1 };
         begin(&w, out, in);
         if (r == 0 && json_type(in) != JSON_OBJECT)
                 r = err_set(&e, -EINVAL, "a request must be an object");

@@ -6,6 +6,7 @@
 struct request_result {
         struct box *created; /* to be waited for from now on */
         bool refill;         /* a disk was taken */
+        int last;            /* the answer holds once this descriptor is closed; -1 when it holds already */
 };
 
 /* Appends the answer to out; a malformed message gets an answer too. */

@@ -25,11 +25,21 @@ struct conn {
         int fd; /* -1: free */
 };
 
+/* An answer that waits for a descriptor to be closed. */
+struct pending {
+        struct list link;
+        uint32_t ticket;
+        int fd; /* of the connection that asked */
+        struct buf answer;
+};
+
 struct loop {
         struct host *h;
+        struct list pending;
+        uint32_t next_ticket;
         const struct serve_options *options;
         int poll, listener, signals;
-        struct source at_listener, at_signals, at_filler, at_dns;
+        struct source at_listener, at_signals, at_filler, at_dns, at_closer;
         struct conn conns[CONNS_MAX];
         bool stop;
 };
@@ -42,10 +52,22 @@ static void watch(struct loop *l, int fd, struct source *s)
                 log_error("cannot wait for a descriptor: %s", strerror(errno));
 }
 
+static void forget_pending(struct pending *p)
+{
+        list_remove(&p->link);
+        buf_done(&p->answer);
+        freep(&p);
+}
+
 static void drop_conn(struct loop *l, struct conn *c)
 {
         bool inherited = c->fd == l->options->fd;
 
+        list_for_each_safe (it, &l->pending) {
+                struct pending *p = list_entry(it, struct pending, link);
+                if (p->fd == c->fd)
+                        forget_pending(p);
+        }
         close(steal_fd(&c->fd));
         if (inherited)
                 l->stop = true; /* the server that started us is gone */
@@ -102,6 +124,41 @@ static void watch_filler(struct loop *l)
                 watch(l, l->h->disks.filler_sock, &l->at_filler);
 }
 
+static void say_later(struct loop *l, struct conn *c, struct buf *answer, int fd)
+{
+        struct pending *p = xcalloc(1, sizeof(*p));
+
+        p->ticket = l->next_ticket++;
+        p->fd = c->fd;
+        if (closer_give(&l->h->closer, fd, p->ticket) < 0) {
+                close(fd);
+                say(l, c, answer);
+                freep(&p);
+                return;
+        }
+        p->answer = *answer;
+        *answer = BUF_MAX(0);
+        list_append(&l->pending, &p->link);
+}
+
+static void say_closed(struct loop *l)
+{
+        uint32_t ticket;
+
+        while (closer_done(&l->h->closer, &ticket) == 0) {
+                list_for_each_safe (it, &l->pending) {
+                        struct pending *p = list_entry(it, struct pending, link);
+                        if (p->ticket != ticket)
+                                continue;
+                        for (size_t i = 0; i < CONNS_MAX; i++) {
+                                if (l->conns[i].fd >= 0 && l->conns[i].fd == p->fd)
+                                        say(l, &l->conns[i], &p->answer);
+                        }
+                        forget_pending(p);
+                }
+        }
+}
+
 static void take_request(struct loop *l, struct conn *c)
 {
         static char in[SERVE_MESSAGE_MAX + 1];
@@ -118,7 +175,10 @@ static void take_request(struct loop *l, struct conn *c)
         request_answer(l->h, in, (size_t) n, &out, &result);
         if (result.created)
                 watch(l, result.created->pidfd, &result.created->source);
-        say(l, c, &out);
+        if (result.last >= 0)
+                say_later(l, c, &out, result.last);
+        else
+                say(l, c, &out);
         if (result.refill)
                 watch_filler(l);
 }
@@ -185,6 +245,9 @@ static void handle(struct loop *l, struct source *s)
         case SOURCE_DNS:
                 restart_dns(l);
                 break;
+        case SOURCE_CLOSER:
+                say_closed(l);
+                break;
         case SOURCE_SIGNAL:
                 l->stop = true;
                 break;
@@ -247,6 +310,8 @@ static int prepare(struct loop *l, struct err *e)
                 add_conn(l, l->options->fd);
         if (l->h->dns.pidfd >= 0)
                 watch(l, l->h->dns.pidfd, &l->at_dns);
+        if (l->h->closer.from >= 0)
+                watch(l, l->h->closer.from, &l->at_closer);
         list_for_each (it, &l->h->boxes) {
                 struct box *b = list_entry(it, struct box, link);
                 if (b->pidfd >= 0)
@@ -265,9 +330,11 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
                           .at_listener = { SOURCE_LISTENER, NULL },
                           .at_signals = { SOURCE_SIGNAL, NULL },
                           .at_filler = { SOURCE_FILLER, NULL },
-                          .at_dns = { SOURCE_DNS, NULL } };
+                          .at_dns = { SOURCE_DNS, NULL },
+                          .at_closer = { SOURCE_CLOSER, NULL } };
         int r;
 
+        list_init(&l.pending);
         for (size_t i = 0; i < CONNS_MAX; i++)
                 l.conns[i].fd = -1;
         r = prepare(&l, e);
@@ -284,6 +351,8 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
         }
         for (size_t i = 0; i < CONNS_MAX; i++)
                 closep(&l.conns[i].fd);
+        while (!list_empty(&l.pending))
+                forget_pending(list_entry(l.pending.next, struct pending, link));
         closep(&l.listener);
         closep(&l.signals);
         closep(&l.poll);

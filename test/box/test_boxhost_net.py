@@ -89,6 +89,7 @@ class Network:
             self.inside(name, "ip", "addr", "add", f"{address}/24", "dev", "up0")
             self.inside(name, "ip", "link", "set", "up0", "up")
         self.inside(self.host, "ip", "route", "add", "default", "via", OUTSIDE)
+        self.inside(self.host, "sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_forward")  # a new namespace takes the machine's value
         for address in (PUBLIC, PRIVATE):
             self.inside(self.outside, "ip", "addr", "add", f"{address}/32", "dev", "lo")
         self.serve(self.host, SERVICE, "80", "8080")
