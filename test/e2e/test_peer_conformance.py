@@ -6,8 +6,11 @@ import subprocess
 import pytest
 from instance import TOP
 
-SCENARIOS = ("server-initialize", "server-session-lifecycle", "ping", "tools-list", "dns-rebinding-protection",
-             "server-sse-multiple-streams")
+OLDER, NEWER = "2025-11-25", "2026-07-28"
+SCENARIOS = [(OLDER, name) for name in ("server-initialize", "server-session-lifecycle", "ping", "tools-list",
+                                        "dns-rebinding-protection", "server-sse-multiple-streams")]
+SCENARIOS += [(NEWER, name) for name in ("tools-list", "http-header-validation", "dns-rebinding-protection",
+                                         "server-sse-multiple-streams")]
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +24,10 @@ def guarded(server, peers):
         proxy.terminate()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(peers, guarded, tmp_path, scenario):
+@pytest.mark.parametrize("version,scenario", SCENARIOS)
+def test_scenario(peers, guarded, tmp_path, version, scenario):
     program = peers.modules("conformance") / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    done = peers.run([program, "server", "--url", guarded, "--spec-version", "2025-11-25", "--scenario", scenario,
+    done = peers.run([program, "server", "--url", guarded, "--spec-version", version, "--scenario", scenario,
                       "-o", tmp_path], HOME=str(tmp_path))
     output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     assert done.returncode == 0, output[-6000:]
