@@ -191,11 +191,11 @@ void io_read_feed(struct keeper *k, struct feed *f, int fd, bool *gone)
 void io_read_conn(struct keeper *k)
 {
         bool gone;
-        char byte;
+        char dropped[4096];
 
         if (!k->args.wants_stdin || k->feed.ended) {
                 /* Nothing is expected: only the end of the peer's side. Its full close shows as POLLHUP or EPIPE. */
-                ssize_t n = recv(k->conn, &byte, 1, MSG_DONTWAIT);
+                ssize_t n = recv(k->conn, dropped, sizeof(dropped), MSG_DONTWAIT);
 
                 if (n == 0)
                         k->conn_closed_read = true;
