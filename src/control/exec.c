@@ -40,7 +40,8 @@ static struct json *exec_head(const struct exec_request *q)
         if (!q->background)
                 json_set_int(h, "timeoutMs", q->timeout_ms);
         json_set_bool(h, "background", q->background);
-        json_set_bool(h, "stdin", q->stdin_text && q->stdin_text[0]);
+        /* A background job takes input later as well (sandbox_procs). */
+        json_set_bool(h, "stdin", q->background || (q->stdin_text && q->stdin_text[0]));
         return h;
 }
 
@@ -51,14 +52,56 @@ struct feeder {
         struct waitq q;
 };
 
-/* Input goes in beside the reading of output: a command that writes before it reads would else block both. */
+/* Input goes in beside the reading of output: a command that writes before it reads would else block both. It may also read late, or never. */
 static void coroutine_fn feed_stdin(void *arg)
 {
         struct feeder *f = arg;
 
+        f->g->send_ms = -1;
         (void) guest_send(f->g, GUEST_STDIN, true, f->text, strlen(f->text));
         f->done = true;
         waitq_wake_all(&f->q);
+}
+
+/* A background job's call ends at once; its input goes on in its own time. */
+struct late_input {
+        struct control *c;
+        char box[33], id[65];
+        char *text;
+};
+
+static void coroutine_fn feed_late(void *arg)
+{
+        struct late_input *f = arg;
+        _cleanup_guest_ struct guest_op g = { 0 };
+        struct json *head = json_obj();
+
+        json_set_str(head, "op", "procs");
+        json_set_str(head, "action", "input");
+        json_set_str(head, "id", f->id);
+        json_set_bool(head, "close", true);
+        if (guest_open(f->c, f->box, head, &g, NULL) == 0) {
+                g.send_ms = -1;
+                if (guest_send(&g, GUEST_STDIN, true, f->text, strlen(f->text)) == 0)
+                        (void) guest_finish(&g, NULL);
+        }
+        free(f->text);
+        free(f);
+}
+
+static int start_feeding_late(struct control *c, const char *box, const struct exec_request *q, struct err *e)
+{
+        struct late_input *f = xcalloc(1, sizeof *f);
+
+        f->c = c;
+        (void) snprintf(f->box, sizeof f->box, "%s", box);
+        (void) snprintf(f->id, sizeof f->id, "%s", q->id);
+        f->text = xstrdup(q->stdin_text);
+        if (coro_start(feed_late, f, CORO_STACK_DEFAULT, "job stdin"))
+                return 0;
+        free(f->text);
+        free(f);
+        return err_set(e, -EAGAIN, "the server is at its limit of running calls; the command was started without input");
 }
 
 static int coroutine_fn read_output(struct guest_op *g, struct exec_result *ret, struct err *e)
@@ -106,7 +149,8 @@ static int coroutine_fn converse(struct control *c, struct box *b, const struct 
                 return r;
         g.idle_ms = q->background ? GRACE_MS : q->timeout_ms + GRACE_MS;
         waitq_init(&f.q);
-        if (q->stdin_text && q->stdin_text[0]) {
+        bool input = q->stdin_text && q->stdin_text[0];
+        if (input && !q->background) {
                 f.done = false;
                 feeding = coro_start(feed_stdin, &f, CORO_STACK_DEFAULT, "exec stdin");
                 if (!feeding)
@@ -124,6 +168,8 @@ static int coroutine_fn converse(struct control *c, struct box *b, const struct 
                 r = guest_result_error(g.result, e);
                 *ret_job = json_ref(g.result);
         }
+        if (r == 0 && input && q->background)
+                r = start_feeding_late(c, b->id, q, e);
         return r;
 }
 
@@ -205,10 +251,61 @@ int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec
                 r = guest_result_error(g->result, e);
         if (r < 0)
                 return r;
-        ret->out.omitted_before = (uint64_t) json_get_int(g->result, "stdoutOmitted", 0);
-        ret->err.omitted_before = (uint64_t) json_get_int(g->result, "stderrOmitted", 0);
+        output_omitted(&ret->out, (uint64_t) json_get_int(g->result, "stdoutOmitted", 0), (uint64_t) json_get_int(g->result, "stdoutOmittedAt", 0));
+        output_omitted(&ret->err, (uint64_t) json_get_int(g->result, "stderrOmitted", 0), (uint64_t) json_get_int(g->result, "stderrOmittedAt", 0));
         *job = json_ref(g->result);
         return 0;
+}
+
+static int coroutine_fn read_whole(struct guest_op *g, struct object_writer *w)
+{
+        _cleanup_free_ char *piece = xmalloc(PIECE);
+
+        for (;;) {
+                enum guest_stream stream = GUEST_CONTROL;
+                _cleanup_json_ struct json *control = NULL;
+                ssize_t n = guest_recv(g, piece, PIECE, &stream, &control, NULL);
+
+                if (n == -ENODATA)
+                        break;
+                if (n < 0)
+                        return (int) n;
+                if (w->bytes + n > OUTPUT_STORED_MAX)
+                        return -EFBIG;
+                int r = n > 0 ? object_write(w, piece, (size_t) n) : 0;
+                if (r < 0)
+                        return r;
+        }
+        int r = guest_result_error(g->result, NULL);
+        if (r < 0)
+                return r;
+        return json_len(json_get(g->result, "omitted")) || json_has(g->result, "notKept") ? -ENODATA : 0;
+}
+
+void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const char *id, const char *name, struct output *o)
+{
+        _cleanup_guest_ struct guest_op g = { 0 };
+        struct object_writer w = { .fd = -1 };
+        struct json *head;
+
+        if (!o->omitted_before)
+                return;
+        head = json_obj();
+        json_set_str(head, "op", "procs");
+        json_set_str(head, "action", "output");
+        json_set_str(head, "id", id);
+        json_set_str(head, "stream", name);
+        int r = guest_open(c, box, head, &g, NULL);
+        if (r == 0) {
+                g.idle_ms = 60000;
+                r = object_begin(c->objects, &w, NULL);
+        }
+        if (r == 0)
+                r = read_whole(&g, &w);
+        if (r == 0)
+                output_take_whole(o, &w);
+        else
+                object_abort(&w);
 }
 
 static void write_links(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, bool out_cut,

@@ -32,6 +32,8 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
 
 /* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). */
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e);
+/* When the daemon sent only head and tail of a job's stream ("stdout", "stderr"): gets all of it for outputUrl, where it was kept. */
+void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const char *id, const char *name, struct output *o);
 /*
  * Fills ret's ending from a result object of boxd, and asks the driver why when a process was killed or something was denied. cmd is the
  * command line, or NULL when it is not known. oom_before is the kernel's count when the command started; -1 when not known: then b's

@@ -14,7 +14,7 @@ int coroutine_fn guest_open(struct control *c, const char *box, struct json *hea
         _cleanup_json_ struct json *h = head;
         _cleanup_buf_ struct buf text = BUF_MAX(GUEST_CONTROL_MAX);
 
-        *ret = (struct guest_op){ .idle_ms = -1 };
+        *ret = (struct guest_op){ .idle_ms = -1, .send_ms = SEND_MS };
         json_set_int(h, "v", GUEST_VERSION);
         if (json_print(h, &text) < 0)
                 return err_set(e, -E2BIG, "the call is too large: its command, environment and input together must stay under 256 KiB");
@@ -46,11 +46,11 @@ int coroutine_fn guest_send(struct guest_op *g, enum guest_stream stream, bool e
                         memcpy(frame, head, sizeof head);
                         if (part)
                                 memcpy(frame + sizeof head, at, part);
-                        r = stream_write(g->s, frame, sizeof head + part, SEND_MS);
+                        r = stream_write(g->s, frame, sizeof head + part, g->send_ms);
                 } else {
-                        r = stream_write(g->s, head, sizeof head, SEND_MS);
+                        r = stream_write(g->s, head, sizeof head, g->send_ms);
                         if (r == 0)
-                                r = stream_write(g->s, at, part, SEND_MS);
+                                r = stream_write(g->s, at, part, g->send_ms);
                 }
                 if (r < 0)
                         return r;

@@ -11,6 +11,7 @@ struct guest_op {
         struct stream *s;
         struct json *result; /* set once the result frame came */
         int64_t idle_ms;     /* longest silence accepted; < 0 none */
+        int64_t send_ms;     /* longest time a box may take nothing; < 0 none */
         uint32_t left;       /* bytes of the frame being read */
         struct guest_header frame;
 };

@@ -93,6 +93,26 @@ void output_add(struct output *o, const void *p, size_t n)
         }
 }
 
+void output_omitted(struct output *o, uint64_t bytes, uint64_t at)
+{
+        if (!bytes)
+                return;
+        o->omitted_before = bytes;
+        o->omitted_at = at;
+        if (o->storing)
+                object_abort(&o->object);
+        o->storing = false;
+}
+
+void output_take_whole(struct output *o, struct object_writer *w)
+{
+        if (o->storing)
+                object_abort(&o->object);
+        o->object = *w;
+        w->fd = -1;
+        o->storing = true;
+}
+
 static struct str suffix(struct str s, size_t n)
 {
         n = min_size(n, s.n);
@@ -105,25 +125,39 @@ static struct str suffix(struct str s, size_t n)
         return s;
 }
 
+/* What is shown before and after the gap, which covers whatever the daemon left out. */
+static void split(const struct output *o, struct str all, size_t limit, struct str *head, struct str *tail)
+{
+        bool fits = o->total == all.n && all.n <= limit; /* only the daemon left something out */
+        uint64_t at = o->omitted_before && o->omitted_at < o->total ? o->omitted_at : o->omitted_before ? o->total : o->total / 2;
+        size_t first = fits ? (size_t) at : min_size(limit / 2, o->head.len);
+
+        if (at < first)
+                first = (size_t) at;
+        size_t last = limit - first;
+        if (o->omitted_before && o->total - at < last)
+                last = (size_t) (o->total - at);
+        *head = utf8_prefix(str_n(all.p, first), first);
+        *tail = suffix(str_n(all.p + head->n, all.n - head->n), last);
+}
+
 bool output_text(const struct output *o, size_t limit, struct buf *out)
 {
         _cleanup_buf_ struct buf all = BUF_MAX(OUTPUT_INLINE);
-        struct str a, b;
+        struct str a, b, head, tail;
 
         tail_runs(o, &a, &b);
         (void) buf_addstr(&all, buf_str(&o->head));
         (void) buf_addstr(&all, a);
         (void) buf_addstr(&all, b);
-        uint64_t missing = o->total - all.len + o->omitted_before;
-        if (missing == 0 && all.len <= limit) {
+        if (o->total == all.len && !o->omitted_before && all.len <= limit) {
                 (void) utf8_repair(out, buf_str(&all));
                 return false;
         }
-        struct str head = utf8_prefix(str_n(all.p, min_size(all.len, o->head.len)), limit / 2);
-        struct str tail = suffix(str_n(all.p + head.n, all.len - head.n), limit - limit / 2);
+        split(o, buf_str(&all), limit, &head, &tail);
         uint64_t left_out = o->total + o->omitted_before - head.n - tail.n;
         (void) utf8_repair(out, head);
-        (void) buf_addf(out, "\n[… %llu bytes left out here, from byte %zu on …]\n", (unsigned long long) left_out, head.n);
+        (void) buf_addf(out, "%s[… %llu bytes left out here, from byte %zu on …]\n", head.n ? "\n" : "", (unsigned long long) left_out, head.n);
         (void) utf8_repair(out, tail);
         return true;
 }
@@ -147,8 +181,8 @@ char *output_link(struct output *o, struct control *c, const char *account, cons
         struct err e = { 0 };
 
         *why = NULL;
-        if (o->omitted_before) {
-                *why = "the connection to the box was lost meanwhile, and its daemon kept only head and tail";
+        if (o->omitted_before && !o->storing) {
+                *why = o->why_omitted ? o->why_omitted : "the box kept only a part of it";
                 return NULL;
         }
         if (!o->storing && !o->store_failed)

@@ -14,8 +14,9 @@ struct output {
         struct buf head;     /* the first half */
         char *tail;          /* ring of the last half, allocated when the head is full */
         uint64_t total;
-        /* Bytes a box's daemon already left out before we saw them, between head and tail. */
-        uint64_t omitted_before;
+        /* Bytes a box's daemon already left out before we saw them, and where in what came. */
+        uint64_t omitted_before, omitted_at;
+        const char *why_omitted;
         struct object_writer object;
         bool storing;
         bool store_failed;
@@ -24,6 +25,10 @@ struct output {
 void output_init(struct output *o, struct objects *objects);
 void output_done(struct output *o);
 void output_add(struct output *o, const void *p, size_t n);
+/* Says that the box's daemon left bytes out, at a place in what was added: what was added is no whole then. */
+void output_omitted(struct output *o, uint64_t bytes, uint64_t at);
+/* Takes an object that holds every byte, for output_link; w is consumed. */
+void output_take_whole(struct output *o, struct object_writer *w);
 /* Text of at most limit bytes (before JSON escaping): all, or head and tail around a line that says what is missing. True when something is. */
 bool output_text(const struct output *o, size_t limit, struct buf *out);
 bool output_exact(const struct output *o); /* the text of output_text(OUTPUT_INLINE) holds every byte as it was */

@@ -37,11 +37,14 @@ static struct json *head_for(const char *action, const char *id)
         return h;
 }
 
-static void write_time(struct jw *w, const char *key, int64_t ms)
+/* A time as the box's daemon wrote it; anything else it might say there is left out. */
+static void write_time(struct jw *w, const char *key, const struct json *job)
 {
+        struct str said = json_strn(json_get(job, key));
         char at[RFC3339_LEN];
+        int64_t ms;
 
-        if (ms > 0)
+        if (said.p && rfc3339_parse(said, &ms) == 0)
                 jw_kstr(w, key, rfc3339(ms, at));
 }
 
@@ -59,14 +62,14 @@ static void write_job(struct jw *w, struct procs *p, const struct json *j)
         jw_kstrn(w, "command", utf8_prefix(str_of(json_get_str(j, "cmd", "")), 300));
         jw_kstr(w, "note", json_get_str(j, "note", NULL));
         jw_kstr(w, "cwd", json_get_str(j, "cwd", NULL));
-        write_time(w, "startedAt", json_get_int(j, "startedAt", 0));
+        write_time(w, "startedAt", j);
         if (running) {
                 jw_kint(w, "pid", json_get_int(j, "pid", 0));
                 jw_kint(w, "processes", json_get_int(j, "processes", 0));
                 jw_kint(w, "cpuMs", json_get_int(j, "cpuMs", 0));
                 jw_kint(w, "memoryBytes", json_get_int(j, "rssBytes", 0));
         } else {
-                write_time(w, "endedAt", json_get_int(j, "endedAt", 0));
+                write_time(w, "endedAt", j);
                 if (json_type(json_get(j, "exitCode")) == JSON_INT)
                         jw_kint(w, "exitCode", json_get_int(j, "exitCode", 0));
                 jw_kstr(w, "signal", json_get_str(j, "signal", NULL));
@@ -159,6 +162,18 @@ static int64_t wait_limit_ms(const struct tool_call *t)
         return asked < t->who->wait_ms ? asked : t->who->wait_ms;
 }
 
+/* All of it, once: not for each look at a job that runs on, and not where only some lines were asked for. */
+static void coroutine_fn get_whole(struct procs *p, struct exec_result *res, bool running)
+{
+        const char *why = json_has(p->t->args, "tail") ? "only its last lines were asked for" : running ? "the job still runs" : NULL;
+
+        res->out.why_omitted = res->err.why_omitted = why;
+        if (why)
+                return;
+        exec_fetch_whole(p->t->c, p->b->id, p->id, "stdout", &res->out);
+        exec_fetch_whole(p->t->c, p->b->id, p->id, "stderr", &res->err);
+}
+
 static void coroutine_fn do_wait(struct procs *p)
 {
         _cleanup_guest_ struct guest_op g = { 0 };
@@ -185,6 +200,7 @@ static void coroutine_fn do_wait(struct procs *p)
                 fail(p, r, &e);
                 return;
         }
+        get_whole(p, &res, json_get_bool(job, "running", false));
         if (!json_get_bool(job, "running", false))
                 exec_fill_ending(p->t->c, p->b, json_get_str(job, "cmd", NULL), -1, job, &res);
         write_waited(p, job, &res);
@@ -226,14 +242,14 @@ static void coroutine_fn do_input(struct procs *p)
                 return;
         }
         struct json *head = head_for("input", p->id);
-        json_set_bool(head, "eof", eof);
+        json_set_bool(head, "close", eof);
         int r = guest_open(p->t->c, p->b->id, head, &g, &e);
         if (r == 0) {
                 g.idle_ms = 30000;
-                r = guest_send(&g, GUEST_STDIN, true, text.p, text.n);
-        }
-        if (r == 0)
+                /* A box that refuses does not wait for the text: its answer says why, not the broken pipe. */
+                (void) guest_send(&g, GUEST_STDIN, true, text.p, text.n);
                 r = guest_finish(&g, &e);
+        }
         if (r < 0) {
                 fail(p, r, &e);
                 return;
