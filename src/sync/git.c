@@ -116,18 +116,16 @@ static int coroutine_fn run_list(const char *root, const char *const *args, stru
         return 0;
 }
 
-int coroutine_fn git_list(const char *root, struct buf *out, struct err *e)
+int coroutine_fn git_tracked(const char *root, struct buf *out, struct err *e)
 {
-        static const char *const args[] = { "ls-files",           "-z", "-v", "--stage", "--cached", "--others",
-                                            "--exclude-standard", "--", NULL };
+        static const char *const args[] = { "ls-files", "-z", "-v", "--stage", "--cached", "--", NULL };
 
         return run_list(root, args, out, e);
 }
 
-int coroutine_fn git_ignored(const char *root, struct buf *out, struct err *e)
+int coroutine_fn git_untracked(const char *root, struct buf *out, struct err *e)
 {
-        static const char *const args[] = { "ls-files",           "-z",          "--others", "--ignored",
-                                            "--exclude-standard", "--directory", "--",       NULL };
+        static const char *const args[] = { "ls-files", "-z", "-v", "--others", "--exclude-standard", "--", NULL };
 
         return run_list(root, args, out, e);
 }

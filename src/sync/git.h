@@ -19,12 +19,13 @@ void git_info_done(struct git_info *g);
 
 /* 0 also when root is in no repository (is_repo false); an error when git refuses to say (safe.directory …). */
 int coroutine_fn git_probe(const char *root, struct git_info *ret, struct err *e);
-/* What is tracked, and what is untracked and not ignored, raw as git prints it (git_parse_list). */
-int coroutine_fn git_list(const char *root, struct buf *out, struct err *e);
-/* Ignored paths, NUL terminated; a wholly ignored folder once, with a trailing slash. */
-int coroutine_fn git_ignored(const char *root, struct buf *out, struct err *e);
+/* What is tracked, or what is untracked and not ignored, raw as git prints it (git_parse_list). Two questions, because
+ * the first is answered at once from the index, and the second only after a walk through the tree. */
+int coroutine_fn git_tracked(const char *root, struct buf *out, struct err *e);
+int coroutine_fn git_untracked(const char *root, struct buf *out, struct err *e);
 /* Which of the NUL-terminated paths are ignored: those, NUL terminated. */
 int coroutine_fn git_check_ignore(const char *root, const struct buf *paths, struct buf *out, struct err *e);
 
-/* Pure: takes over the text of git_list and adds its entries to t. -EPROTO for text of another form. */
+/* Pure: takes over the text of git_tracked or git_untracked and adds its entries to t. -EPROTO for text of another
+ * form. */
 int git_parse_list(struct tree *t, struct buf *text, struct err *e);

@@ -25,7 +25,7 @@ struct sync_job {
         struct tree tree;
         struct cache *cache;
         char *cache_dir;
-        struct buf ignored;          /* git's list, NUL terminated */
+        struct buf ignored;          /* paths that are here but not selected, NUL terminated; folders with a slash */
         struct buf skipped, partial; /* top-level names left out wholly and in part, NUL terminated */
 
         struct plan plan;
@@ -51,6 +51,8 @@ size_t list_len(const struct buf *list);
 extern const char *const default_excludes[];
 int coroutine_fn job_select(struct sync_job *j, struct err *e);
 int job_open_root(struct sync_job *j, struct err *e);
+/* unselected.c: fills ignored, skipped and partial of a git tree. */
+void coroutine_fn job_unselected(struct sync_job *j);
 /* stale.c: which files of dest are neither local nor ignored; and their removal. */
 int coroutine_fn job_find_stale(struct sync_job *j, struct err *e);
 int coroutine_fn job_prune(struct sync_job *j, struct err *e);

@@ -325,7 +325,9 @@ int place_file(struct place *p, const char *name, struct err *e)
 
         if (stat(p->target, &st) == 0) {
                 if (S_ISDIR(st.st_mode))
-                        return err_set(e, -EISDIR, "`localPath` %.300s is a folder, and the box's path is a file: give the path of the file itself",
+                        return err_set(e, -EISDIR,
+                                       "`localPath` %.300s is a folder, and the box's path is a file: give the path of "
+                                       "the file itself",
                                        p->target);
                 /* a script that was executable stays so */
                 if (fchmodat(p->staging_fd, name, st.st_mode & 0777, 0) < 0)

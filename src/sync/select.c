@@ -15,13 +15,14 @@ const char *const default_excludes[] = { "node_modules", ".git",     "dist",   "
                                          "target",       ".next",    ".turbo", NULL };
 static const char *const never[] = { ".git", NULL };
 
-/* What git says, asked side by side: three processes and the cache file cost the time of the slowest. */
+/* What git says, asked side by side: the tracked files are looked at while git still walks the tree for untracked ones.
+ */
 struct question {
         struct sync_job *j;
         struct git_info info;
-        struct buf list;
-        int probe_r, list_r, ignored_r;
-        struct err probe_e, list_e, ignored_e;
+        struct buf tracked, untracked;
+        int probe_r, tracked_r, untracked_r;
+        struct err probe_e, tracked_e, untracked_e;
 };
 
 static void coroutine_fn ask_probe(void *arg)
@@ -31,18 +32,18 @@ static void coroutine_fn ask_probe(void *arg)
         q->probe_r = git_probe(q->j->local, &q->info, &q->probe_e);
 }
 
-static void coroutine_fn ask_list(void *arg)
+static void coroutine_fn ask_untracked(void *arg)
 {
         struct question *q = arg;
 
-        q->list_r = git_list(q->j->local, &q->list, &q->list_e);
+        q->untracked_r = git_untracked(q->j->local, &q->untracked, &q->untracked_e);
 }
 
-static void coroutine_fn ask_ignored(void *arg)
+static void coroutine_fn ask_index(void *arg)
 {
         struct question *q = arg;
 
-        q->ignored_r = git_ignored(q->j->local, &q->j->ignored, &q->ignored_e);
+        q->tracked_r = git_tracked(q->j->local, &q->tracked, &q->tracked_e);
 }
 
 static int open_cache(void *arg)
@@ -58,6 +59,22 @@ static void coroutine_fn load_cache(void *arg)
         (void) offload(open_cache, ((struct question *) arg)->j);
 }
 
+static int coroutine_fn take_list(struct sync_job *j, struct buf *text, struct err *e);
+
+static void coroutine_fn ask_tracked(void *arg)
+{
+        struct question *q = arg;
+        struct par p;
+
+        par_init(&p);
+        par_start(&p, load_cache, q);
+        par_start(&p, ask_index, q);
+        if (par_join(&p) < 0)
+                q->tracked_r = -ECANCELED;
+        if (q->tracked_r == 0)
+                q->tracked_r = take_list(q->j, &q->tracked, &q->tracked_e);
+}
+
 int job_open_root(struct sync_job *j, struct err *e)
 {
         j->tree.root = xstrdup(j->local);
@@ -70,7 +87,8 @@ static void exclude_listed(struct sync_job *j)
         for (size_t i = 0; j->exclude.n && i < j->tree.n; i++) {
                 struct entry *it = &j->tree.v[i];
 
-                if (globs_match(&j->exclude, str_n(it->path, it->path_len), it->gitlink || it->nested)) {
+                if (it->state != ENTRY_DROPPED &&
+                    globs_match(&j->exclude, str_n(it->path, it->path_len), it->gitlink || it->nested)) {
                         it->state = ENTRY_DROPPED;
                         j->tree.excluded++;
                 }
@@ -87,68 +105,16 @@ static void refuse_names(struct sync_job *j)
                 }
 }
 
-static bool has_selected(const struct tree *t, const char *name, size_t len)
+/* Adds one of git's lists to the tree and looks at its files. */
+static int coroutine_fn take_list(struct sync_job *j, struct buf *text, struct err *e)
 {
-        size_t lo = 0, hi = t->n;
+        int r = git_parse_list(&j->tree, text, e);
 
-        while (lo < hi) {
-                size_t mid = lo + (hi - lo) / 2;
-
-                if (path_cmp(t->v[mid].path, t->v[mid].path_len, name, len) < 0)
-                        lo = mid + 1;
-                else
-                        hi = mid;
-        }
-        /* "name-x" sorts between "name" and "name/…" */
-        for (; lo < t->n && t->v[lo].path_len > len && memcmp(t->v[lo].path, name, len) == 0; lo++)
-                if (t->v[lo].path[len] == '/')
-                        return true;
-        return false;
-}
-
-static void add_name(struct buf *list, const char *name, size_t len, struct str *last)
-{
-        size_t at = list->len;
-
-        if (str_eq(*last, str_n(name, len)))
-                return;
-        if (list->len + len + 1 > list->max || buf_add(list, name, len) < 0 || buf_addc(list, '\0') < 0)
-                list->len = at;
-        *last = str_n(name, len);
-}
-
-static void sort_ignored(struct sync_job *j)
-{
-        struct str last_skipped = { 0 }, last_partial = { 0 };
-
-        for (size_t at = 0; at < j->ignored.len;) {
-                const char *p = j->ignored.p + at, *slash = strchr(p, '/');
-                size_t len = strlen(p), top = slash ? (size_t) (slash - p) : len;
-
-                at += len + 1;
-                if ((slash && slash[1] && has_selected(&j->tree, p, top)))
-                        add_name(&j->partial, p, top, &last_partial);
-                else
-                        add_name(&j->skipped, p, top, &last_skipped);
-        }
-}
-
-static int coroutine_fn from_git(struct sync_job *j, struct question *q, struct err *e)
-{
-        int r;
-
-        if (q->list_r < 0)
-                return err_set(e, q->list_r, "%s", q->list_e.msg);
-        r = git_parse_list(&j->tree, &q->list, e);
         if (r < 0)
                 return r;
-        j->from_git = true;
-        if (q->ignored_r < 0)
-                job_note(j, "What git ignores could not be listed: %s", q->ignored_e.msg);
         refuse_names(j);
         exclude_listed(j);
-        tree_sort(&j->tree);
-        return 0;
+        return scan_tree(&j->tree, j->cache);
 }
 
 static int coroutine_fn ask_git(struct sync_job *j, struct question *q, struct err *e)
@@ -158,11 +124,12 @@ static int coroutine_fn ask_git(struct sync_job *j, struct question *q, struct e
 
         par_init(&p);
         par_start(&p, ask_probe, q);
-        if (!j->include_ignored) {
-                par_start(&p, ask_list, q);
-                par_start(&p, ask_ignored, q);
+        if (j->include_ignored) {
+                par_start(&p, load_cache, q);
+        } else {
+                par_start(&p, ask_tracked, q);
+                par_start(&p, ask_untracked, q);
         }
-        par_start(&p, load_cache, q);
         r = par_join(&p);
         if (r < 0)
                 return r;
@@ -178,6 +145,23 @@ static int coroutine_fn ask_git(struct sync_job *j, struct question *q, struct e
         return 0;
 }
 
+static int coroutine_fn from_git(struct sync_job *j, struct question *q, struct err *e)
+{
+        if (q->tracked_r < 0)
+                return err_set(e, q->tracked_r, "%s", q->tracked_e.msg);
+        if (q->untracked_r < 0)
+                return err_set(e, q->untracked_r, "%s", q->untracked_e.msg);
+        j->from_git = true;
+        return take_list(j, &q->untracked, e);
+}
+
+static int coroutine_fn from_folder(struct sync_job *j, struct err *e)
+{
+        int r = scan_walk(&j->tree, j->include_ignored ? never : default_excludes, &j->exclude, &j->skipped, e);
+
+        return r < 0 ? r : scan_tree(&j->tree, j->cache);
+}
+
 int coroutine_fn job_select(struct sync_job *j, struct err *e)
 {
         struct question q = { .j = j };
@@ -186,20 +170,14 @@ int coroutine_fn job_select(struct sync_job *j, struct err *e)
         r = job_open_root(j, e);
         if (r == 0)
                 r = ask_git(j, &q, e);
-        if (r == 0 && j->is_repo && !j->include_ignored) {
-                r = from_git(j, &q, e);
-        } else if (r == 0) {
-                r = scan_walk(&j->tree, j->include_ignored ? never : default_excludes, &j->exclude, &j->skipped, e);
-                tree_sort(&j->tree);
-        }
         if (r == 0)
-                r = scan_tree(&j->tree, j->cache);
+                r = j->is_repo && !j->include_ignored ? from_git(j, &q, e) : from_folder(j, e);
         if (r == 0) {
+                tree_sort(&j->tree);
                 tree_drop_behind_links(&j->tree);
-                if (j->from_git)
-                        sort_ignored(j);
         }
         git_info_done(&q.info);
-        buf_done(&q.list);
+        buf_done(&q.tracked);
+        buf_done(&q.untracked);
         return r;
 }

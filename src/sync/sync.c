@@ -262,10 +262,16 @@ static int coroutine_fn transfer(struct sync_job *j, struct err *e)
         return r;
 }
 
+static void coroutine_fn unselected_task(void *arg)
+{
+        job_unselected(arg);
+}
+
 static int coroutine_fn compare(struct sync_job *j, struct err *e)
 {
         struct err why = { 0 };
-        int r;
+        struct par p;
+        int r, joined;
 
         j->step = "reading the local files";
         r = job_select(j, e);
@@ -274,9 +280,13 @@ static int coroutine_fn compare(struct sync_job *j, struct err *e)
         if (r < 0)
                 return r;
         j->step = "comparing with the box";
+        par_init(&p);
+        if (j->from_git)
+                par_start(&p, unselected_task, j);
         r = plan_ask(j->env, j->id, j->dest.path, &j->tree, &j->plan, e);
-        if (r < 0)
-                return r;
+        joined = par_join(&p);
+        if (r < 0 || joined < 0)
+                return r < 0 ? r : joined;
         if (j->plan.is_file)
                 return err_set(e, -ENOTDIR, "/work/%s is a file in the box, and localPath is a folder", j->dest.path);
         r = job_find_stale(j, &why);

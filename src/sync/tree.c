@@ -69,7 +69,7 @@ static int entry_cmp(const void *a, const void *b)
         return path_cmp(x->path, x->path_len, y->path, y->path_len);
 }
 
-/* git lists each kind sorted, untracked ones first: merging the two runs is far cheaper than sorting entries of 100
+/* git lists tracked and untracked files each sorted: merging the two runs is far cheaper than sorting entries of 100
  * bytes. */
 static bool merge_runs(struct tree *t)
 {
