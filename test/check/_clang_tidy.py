@@ -1,4 +1,4 @@
-"""Runs clang-tidy on each source file of the build, several at a time, and remembers which files were clean.
+"""Runs clang-tidy on each file of src/ that is built, several at a time, and remembers which files were clean.
 
 A clean file is skipped while neither it, nor any header of the tree, nor the configuration has changed."""
 
@@ -23,7 +23,7 @@ def main():
     sources = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = (BUILD / entry["file"]).resolve()
-        if path.is_relative_to(TOP) and not path.is_relative_to(BUILD) and path.suffix == ".c":
+        if path.is_relative_to(TOP / "src") and path.suffix == ".c":
             command = entry.get("command") or " ".join(entry["arguments"])
             sources.setdefault(path, command)
     clean = {}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy over everything that is compiled, with the checks that .clang-tidy lists.
+# clang-tidy over all of src/ that is compiled, with the checks that .clang-tidy lists.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ -f build/compile_commands.json ] || {

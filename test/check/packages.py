@@ -10,9 +10,9 @@ from _tree import TOP, files, finish
 DEV_PACKAGES = {
     "libuv": "libuv1-dev", "openssl": "libssl-dev", "json-c": "libjson-c-dev", "libsodium": "libsodium-dev",
     "sqlite3": "libsqlite3-dev", "libcurl": "libcurl4-openssl-dev", "libarchive": "libarchive-dev",
-    "libisal": "libisal-dev", "libzstd": "libzstd-dev", "libwslay": "libwslay-dev", "libseccomp": "libseccomp-dev",
+    "libisal": "libisal-dev", "libzstd": "libzstd-dev", "libseccomp": "libseccomp-dev",
     "libcap": "libcap-dev", "libmnl": "libmnl-dev", "cmocka": "libcmocka-dev", "zlib": "zlib1g-dev",
-    "libpq": "libpq-dev",
+    "libpq": "libpq-dev", "wslay": "libwslay-dev", "http_parser": "libhttp-parser-dev",
 }
 
 
@@ -48,7 +48,7 @@ def main():
     names = {name for lines in listed.values() for line in lines for name in re.split(r"[|\s]+", line.split("?")[0])}
     asked = {}
     for path in files("meson.build", "*/meson.build", "**/meson.build"):
-        for name in re.findall(r"dependency\('([^']+)'", path.read_text()):
+        for name in re.findall(r"(?:dependency|find_library)\('([^']+)'", path.read_text()):
             asked.setdefault(name, path)
     for name, path in sorted(asked.items()):
         if name == "threads":
@@ -59,7 +59,7 @@ def main():
         elif package not in names:
             problems.append(f"{path.relative_to(TOP)} asks for {name}, but packages.txt does not list {package}")
     for name, package in DEV_PACKAGES.items():
-        if package in names and name not in asked and package != "zlib1g-dev":
+        if package in names and name not in asked:
             problems.append(f"packages.txt lists {package}, which no meson.build asks for")
     finish(problems)
 
