@@ -84,7 +84,10 @@ static int explain_not_running(struct control *c, const struct identity *who, co
 
         if (r < 0)
                 return r;
-        if (cstr_eq(row.state, "starting"))
+        const struct box *b = map_get(c->boxes, str_of(id));
+        if (b && b->ending)
+                r = err_set(e, -ESTALE, "the box %s is being stopped", id);
+        else if (cstr_eq(row.state, "starting"))
                 r = err_set(e, -ESTALE, "the box %s is still starting: try again in a moment", id);
         else if (cstr_eq(row.state, "running"))
                 r = err_set(e, -ESTALE, "the box %s is being checked after a restart of the server: try again in a moment", id);
@@ -236,17 +239,16 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         int64_t now = wall_ms();
         int ret;
 
-        random_id(id, BOX_ID_LEN);
         struct box_row row = {
                 .id = id, .account = (char *) who->account, .name = (char *) (r->name ? r->name : id), .goal = (char *) r->goal,
                 .image = (char *) r->image, .size = (char *) r->size, .state = (char *) "starting",
                 .agent = who->agent[0] ? (char *) who->agent : NULL, .agent_client = who->client[0] ? (char *) who->client : NULL,
                 .services = services, .repos = (char *) "[]", .created_at = now, .used_at = now,
         };
+        (void) map_put(c->claims, str_of(id), c);
         ret = boxes_insert(c->db, &row, e);
-        if (ret < 0)
-                return ret;
-        ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
+        if (ret == 0)
+                ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
         if (ret == 0)
                 ret = declare_hosts(c, id, r->services, e);
         if (ret == 0)
@@ -275,7 +277,9 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                 ret = take_slot(c, r, e);
         if (ret < 0)
                 return ret;
+        random_id(id, BOX_ID_LEN);
         ret = create_and_record(c, who, r, &size, id, e);
+        (void) map_del(c->claims, str_of(id));
         c->starting--;
         if (ret == 0) {
                 c->starts++;
@@ -375,8 +379,8 @@ static struct json *coroutine_fn find_unsaved(struct control *c, const struct bo
         struct err e = { 0 };
 
         random_id(id, sizeof id - 1);
-        /* One second of grace: files of the sync itself carry the time at which they were written. */
-        json_set_str(env, "SINCE", rfc3339(last_sync_ms(c, row) + 1000, since));
+        /* Files of a sync carry the time at which they were written; the last of them may lie in the millisecond of its end. */
+        json_set_str(env, "SINCE", rfc3339(last_sync_ms(c, row) + 1, since));
         json_set_str(head, "op", "exec");
         json_set_str(head, "id", id);
         json_set_str(head, "cmd", unsaved_script);
@@ -400,33 +404,42 @@ static struct json *coroutine_fn find_unsaved(struct control *c, const struct bo
         return list;
 }
 
+/* From here the stop runs to its end, whatever becomes of the caller: half a stop would be a lost box. */
+static int coroutine_fn end_box(struct control *c, const char *id, struct err *e)
+{
+        coro_shield();
+        int r = c->driver->ops->destroy(c->driver, id, e);
+        coro_unshield();
+        if (r == 0)
+                r = boxes_set_state(c->db, id, "deleted", "stopped by sandbox_stop", e);
+        if (r == 0)
+                box_forget(c, id);
+        return r;
+}
+
 int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved, struct err *e)
 {
-        struct box_row row = { 0 };
+        _cleanup_(box_row_done) struct box_row row = { 0 };
+        _cleanup_box_ struct box *b = NULL;
         int r = boxes_get(c->db, who->account, id, &row, e);
 
         if (r < 0)
                 return r;
-        struct box *b = map_get(c->boxes, str_of(id));
-        if (b && b->ending) {
-                box_row_done(&row);
+        if (map_get(c->claims, str_of(id)))
+                return err_set(e, -EBUSY, "the box %s is still starting: try again in a moment", id);
+        b = map_get(c->boxes, str_of(id));
+        if (!b) { /* lost: only its files are left */
+                *ret_unsaved = json_arr();
+                return end_box(c, id, e);
+        }
+        b->refs++;
+        if (b->ending)
                 return err_set(e, -EBUSY, "the box %s is being stopped by another call", id);
-        }
-        *ret_unsaved = b && cstr_eq(row.state, "running") ? find_unsaved(c, &row) : json_arr();
-        if (b)
-                b->ending = true;
-        /* From here the stop runs to its end, whatever becomes of the caller: half a stop would be a lost box. */
-        coro_shield();
-        r = c->driver->ops->destroy(c->driver, id, e);
-        coro_unshield();
-        if (r < 0) {
-                if (b)
-                        b->ending = false;
-        } else {
-                r = boxes_set_state(c->db, id, "deleted", "stopped by sandbox_stop", e);
-                box_forget(c, id);
-        }
-        box_row_done(&row);
+        b->ending = true;
+        *ret_unsaved = find_unsaved(c, &row);
+        r = coro_cancelled() ? -ECANCELED : end_box(c, id, e);
+        if (r < 0)
+                b->ending = false;
         return r;
 }
 
@@ -454,7 +467,7 @@ static int settle_row(const struct box_row *row, void *arg)
 
         if (cstr_eq(row->state, "starting")) {
                 /* Its start call never answered, so nobody knows it; unless that call is still running in this process. */
-                if (s->c->starting == 0) {
+                if (!map_get(s->c->claims, str_of(row->id))) {
                         if (state)
                                 (void) map_put(s->states, str_of(row->id), (void *) "orphan");
                         (void) boxes_delete(s->c->db, row->id, NULL);
@@ -475,6 +488,7 @@ static int settle_row(const struct box_row *row, void *arg)
 }
 
 struct orphan_list {
+        struct control *c;
         char (*ids)[33];
         size_t n;
 };
@@ -484,6 +498,8 @@ static int note_orphan(struct str key, void *value, void *arg)
         struct orphan_list *l = arg;
 
         (void) value;
+        if (map_get(l->c->claims, key))
+                return 0; /* being created right now: not ours to judge */
         l->ids = xrealloc(l->ids, (l->n + 1) * sizeof *l->ids);
         (void) snprintf(l->ids[l->n++], sizeof *l->ids, "%.*s", (int) key.n, key.p);
         return 0;
@@ -492,7 +508,7 @@ static int note_orphan(struct str key, void *value, void *arg)
 void coroutine_fn control_reconcile(struct control *c)
 {
         struct seen s = { c, map_new() };
-        struct orphan_list orphans = { 0 };
+        struct orphan_list orphans = { .c = c };
         struct err e = { 0 };
         int r = c->driver->ops->list(c->driver, note_driver_box, &s, &e);
 
@@ -502,9 +518,8 @@ void coroutine_fn control_reconcile(struct control *c)
                 return;
         }
         (void) boxes_each(c->db, NULL, false, -1, settle_row, &s);
-        /* What is left has no row, or a row whose start was never answered. Boxes being created right now are not ours to judge. */
-        if (c->starting == 0)
-                (void) map_each(s.states, note_orphan, &orphans);
+        /* What is left has no row, or a row whose start was never answered. */
+        (void) map_each(s.states, note_orphan, &orphans);
         for (size_t i = 0; i < orphans.n; i++) {
                 struct box_row row = { 0 };
 

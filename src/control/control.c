@@ -45,6 +45,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->driver = driver;
         c->origin = xstrdup(cfg->origin);
         c->boxes = map_new();
+        c->claims = map_new();
         list_init(&c->queue);
         waitq_init(&c->capacity);
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
@@ -71,6 +72,7 @@ void control_free(struct control *c)
         timer_stop(&c->janitor);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
+        map_free(c->claims);
         free(c->origin);
         free(c);
 }

@@ -41,6 +41,7 @@ struct control {
 
         struct map *boxes;          /* id -> struct box, for boxes that run */
         size_t starting;            /* claims under way, counted against boxes_max */
+        struct map *claims;         /* their ids, from the row on */
         struct list queue;          /* callers that wait for capacity, in order */
         struct waitq capacity;
         bool reconciled;            /* the driver's boxes and ours were compared since it came up */

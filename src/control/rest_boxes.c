@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "http/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,6 +164,22 @@ static int coroutine_fn send_bytes(struct call *call, int fd, int64_t from, int6
         return 0;
 }
 
+/* RFC 6266: a name that every client reads, and beside it the real one. */
+static void add_disposition(struct call *call, const char *name)
+{
+        _cleanup_buf_ struct buf v = BUF_MAX(2048);
+
+        (void) buf_adds(&v, "attachment; filename=\"");
+        for (const char *p = name; *p; p++)
+                if (*p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\' && *p != '%')
+                        (void) buf_addc(&v, *p);
+                else if (((unsigned char) *p & 0xc0) != 0x80)
+                        (void) buf_addc(&v, '_');
+        (void) buf_adds(&v, "\"; filename*=UTF-8''");
+        (void) url_encode(&v, str_of(name));
+        (void) call_add_header(call, "Content-Disposition", buf_cstr(&v));
+}
+
 static void coroutine_fn send_object(struct call *call, int fd, const struct object_row *row)
 {
         int64_t from = 0, to = row->bytes - 1;
@@ -172,7 +189,7 @@ static void coroutine_fn send_object(struct call *call, int fd, const struct obj
         (void) call_add_header(call, "Accept-Ranges", "bytes");
         (void) call_add_header(call, "Cache-Control", "private, max-age=0");
         /* Bytes from a box are hostile: never rendered on our origin, always saved. */
-        (void) call_add_header(call, "Content-Disposition", "attachment");
+        add_disposition(call, row->name);
         (void) call_add_header(call, "Content-Security-Policy", "sandbox; default-src 'none'");
         if (ranged < 0) {
                 (void) snprintf(value, sizeof value, "bytes */%lld", (long long) row->bytes);

@@ -287,6 +287,9 @@ static int coroutine_fn local_destroy(struct driver *d, const char *box, struct 
 {
         int r = local_simple(d, "destroy", box, e);
 
+        /* boxhost ended on the way: the next one finishes the work. */
+        for (int i = 0; i < 3 && r == -ECONNRESET; i++)
+                r = local_simple(d, "destroy", box, e);
         return r == -ENOENT ? 0 : r;
 }
 

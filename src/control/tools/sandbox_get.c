@@ -195,42 +195,66 @@ static void show_image(struct tool_call *t, const struct copy *c, size_t *count,
         *total += n;
 }
 
-static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *arg, struct jw *w, size_t *images, size_t *image_bytes,
-                                struct err *e)
+struct images {
+        size_t count, bytes;
+};
+
+static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *arg, struct jw *w, struct images *images, struct err *e)
 {
         struct copy c = { 0 };
         int r = copy_out(t, b, arg, &c, e);
 
         if (r == 0) {
                 write_copy(w, t->c, arg, &c);
-                show_image(t, &c, images, image_bytes);
+                show_image(t, &c, &images->count, &images->bytes);
         }
         json_unref(c.changed);
         return r;
 }
 
+/* One entry of files[], as JSON text. */
+static int coroutine_fn get_entry(struct tool_call *t, struct box *b, const char *arg, struct images *images, struct buf *out)
+{
+        struct err e = { 0 };
+        struct jw w;
+
+        jw_init(&w, out);
+        jw_obj(&w);
+        int r = get_one(t, b, arg, &w, images, &e);
+        if (r == -ECANCELED)
+                return r;
+        if (r < 0) {
+                jw_kstr(&w, "path", arg);
+                jw_kstr(&w, "error", err_text(&e));
+        }
+        return jw_end_all(&w);
+}
+
+/* As many as the result has room for; how many that leaves out is said, and none of those is copied. */
 static void coroutine_fn get_many(struct tool_call *t, struct box *b, const struct json *paths)
 {
-        _cleanup_buf_ struct buf out = BUF_MAX(TOOL_TEXT_MAX * 4);
-        size_t images = 0, image_bytes = 0;
+        _cleanup_buf_ struct buf out = BUF_MAX(TOOL_TEXT_MAX * 2);
+        struct images images = { 0 };
+        size_t i = 0, n = json_len(paths);
         struct jw w;
 
         jw_init(&w, &out);
         jw_obj(&w);
         jw_karr(&w, "files");
-        for (size_t i = 0; i < json_len(paths); i++) {
-                const char *arg = json_str(json_at(paths, i));
-                struct err e = { 0 };
+        for (; i < n; i++) {
+                _cleanup_buf_ struct buf entry = BUF_MAX(TOOL_TEXT_MAX);
+                int r = get_entry(t, b, json_str(json_at(paths, i)), &images, &entry);
 
-                jw_obj(&w);
-                int r = get_one(t, b, arg, &w, &images, &image_bytes, &e);
                 if (r == -ECANCELED)
                         return;
-                if (r < 0) {
-                        jw_kstr(&w, "path", arg);
-                        jw_kstr(&w, "error", err_text(&e));
-                }
-                jw_end(&w);
+                if (r < 0 || out.len + entry.len > TOOL_TEXT_MAX - 512)
+                        break;
+                jw_raw(&w, buf_str(&entry));
+        }
+        jw_end(&w);
+        if (i < n) {
+                jw_kint(&w, "leftOut", (int64_t) (n - i));
+                jw_kstr(&w, "next", "the result is full: ask for the rest of `paths` in another call, or for a folder that holds them");
         }
         tool_answer(t, &w, &out);
 }
@@ -241,7 +265,7 @@ void coroutine_fn tool_sandbox_get(struct tool_call *t)
         const struct json *paths = json_get(t->args, "paths");
         _cleanup_box_ struct box *b = NULL;
         _cleanup_buf_ struct buf out = BUF_MAX(TOOL_TEXT_MAX);
-        size_t images = 0, image_bytes = 0;
+        struct images images = { 0 };
         struct err e = { 0 };
         struct jw w;
 
@@ -259,7 +283,7 @@ void coroutine_fn tool_sandbox_get(struct tool_call *t)
         }
         jw_init(&w, &out);
         jw_obj(&w);
-        int r = get_one(t, b, path, &w, &images, &image_bytes, &e);
+        int r = get_one(t, b, path, &w, &images, &e);
         if (r == -ECANCELED)
                 return;
         if (r < 0)

@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 
 #define LIST_MAX 100
-#define TEXT_BUDGET (TOOL_TEXT_MAX - 2048)
+#define TEXT_BUDGET (TOOL_TEXT_MAX - 256)
 
 struct listing {
         struct tool_call *t;
@@ -30,26 +30,28 @@ static int write_note(const struct step *s, void *arg)
 
 static int write_box(const struct box_row *row, void *arg)
 {
+        _cleanup_buf_ struct buf text = BUF_MAX(TOOL_TEXT_MAX);
         struct listing *l = arg;
         char at[RFC3339_LEN];
+        struct jw w;
 
-        /* The result has to stay readable for a model; what did not fit is counted, never silently dropped. */
-        if (l->b->len > TEXT_BUDGET - 2048) {
-                l->left_out++;
-                return 0;
-        }
-        jw_obj(&l->w);
-        tool_write_box(&l->w, l->t->c, row, l->t->who);
-        jw_key(&l->w, "repos");
-        jw_raw(&l->w, str_of(row->repos));
-        jw_karr(&l->w, "recentNotes");
-        (void) steps_last(l->t->c->db, row->id, 3, write_note, &l->w);
-        jw_end(&l->w);
+        jw_init(&w, &text);
+        jw_obj(&w);
+        tool_write_box(&w, l->t->c, row, l->t->who);
+        jw_key(&w, "repos");
+        jw_raw(&w, str_of(row->repos));
+        jw_karr(&w, "recentNotes");
+        (void) steps_last(l->t->c->db, row->id, 3, write_note, &w);
+        jw_end(&w);
         if (row->why)
-                jw_kstr(&l->w, "statusReason", row->why);
+                jw_kstr(&w, "statusReason", row->why);
         if (row->ended_at)
-                jw_kstr(&l->w, "endedAt", rfc3339(row->ended_at, at));
-        jw_end(&l->w);
+                jw_kstr(&w, "endedAt", rfc3339(row->ended_at, at));
+        /* The result has to stay readable for a model; what did not fit is counted, never silently dropped. */
+        if (jw_end_all(&w) < 0 || l->left_out || l->b->len + text.len > TEXT_BUDGET)
+                l->left_out++;
+        else
+                jw_raw(&l->w, buf_str(&text));
         return 0;
 }
 

@@ -8,36 +8,68 @@
 #define STEPS 30
 #define COMMAND_SHOWN 400
 
-static int write_step(const struct step *s, void *arg)
-{
-        struct jw *w = arg;
-        char at[RFC3339_LEN];
+struct steps {
+        struct buf text[STEPS]; /* each as JSON */
+        size_t n;
+};
 
-        jw_obj(w);
-        jw_kstr(w, "tool", s->tool);
+static int add_step(const struct step *s, void *arg)
+{
+        struct steps *all = arg;
+        char at[RFC3339_LEN];
+        struct jw w;
+
+        if (all->n == STEPS)
+                return 0;
+        all->text[all->n] = BUF_MAX(TOOL_TEXT_MAX);
+        jw_init(&w, &all->text[all->n]);
+        jw_obj(&w);
+        jw_kstr(&w, "tool", s->tool);
         if (s->command)
-                jw_kstrn(w, "command", utf8_prefix(str_of(s->command), COMMAND_SHOWN));
+                jw_kstrn(&w, "command", utf8_prefix(str_of(s->command), COMMAND_SHOWN));
         if (s->exec_id)
-                jw_kstr(w, "execId", s->exec_id);
+                jw_kstr(&w, "execId", s->exec_id);
         if (s->directory)
-                jw_kstr(w, "directory", s->directory);
+                jw_kstr(&w, "directory", s->directory);
         if (s->note)
-                jw_kstr(w, "note", s->note);
-        jw_kstr(w, "startedAt", rfc3339(s->started_at, at));
+                jw_kstr(&w, "note", s->note);
+        jw_kstr(&w, "startedAt", rfc3339(s->started_at, at));
         if (s->has_exit)
-                jw_kint(w, "exitCode", s->exit_code);
+                jw_kint(&w, "exitCode", s->exit_code);
         if (s->signal)
-                jw_kstr(w, "signal", s->signal);
+                jw_kstr(&w, "signal", s->signal);
         if (s->timed_out)
-                jw_kbool(w, "timedOut", true);
+                jw_kbool(&w, "timedOut", true);
         if (s->oom_killed)
-                jw_kbool(w, "oomKilled", true);
+                jw_kbool(&w, "oomKilled", true);
         if (s->error)
-                jw_kstr(w, "error", s->error);
+                jw_kstr(&w, "error", s->error);
         if (!s->ended_at)
-                jw_kbool(w, "running", true);
-        jw_end(w);
+                jw_kbool(&w, "running", true);
+        if (jw_end_all(&w) == 0)
+                all->n++;
+        else
+                buf_done(&all->text[all->n]);
         return 0;
+}
+
+/* The newest of the last thirty, as many as fit; how many did not is said. */
+static void write_steps(struct jw *w, struct control *c, const char *box, size_t room)
+{
+        _cleanup_free_ struct steps *all = xcalloc(1, sizeof *all);
+        size_t first, used = 0;
+
+        (void) steps_last(c->db, box, STEPS, add_step, all);
+        for (first = all->n; first > 0 && used + all->text[first - 1].len + 1 <= room; first--)
+                used += all->text[first - 1].len + 1;
+        jw_karr(w, "steps");
+        for (size_t i = first; i < all->n; i++)
+                jw_raw(w, buf_str(&all->text[i]));
+        jw_end(w);
+        if (first)
+                jw_kint(w, "stepsLeftOut", (int64_t) first);
+        for (size_t i = 0; i < all->n; i++)
+                buf_done(&all->text[i]);
 }
 
 static void write_pair(struct jw *w, const char *key, const char *used_key, int64_t used, int64_t limit)
@@ -80,7 +112,6 @@ static void coroutine_fn write_live(struct tool_call *t, struct jw *w, const cha
 
 void coroutine_fn tool_sandbox_status(struct tool_call *t)
 {
-        /* Thirty commands of full length do not fit a result; each is cut, and the whole is bounded. */
         _cleanup_buf_ struct buf b = BUF_MAX(TOOL_TEXT_MAX * 2);
         const char *id = json_get_str(t->args, "id", "");
         struct box_row row = { 0 };
@@ -104,9 +135,7 @@ void coroutine_fn tool_sandbox_status(struct tool_call *t)
         jw_end(&w);
         jw_karr(&w, "linkedFrom");
         jw_end(&w);
-        jw_karr(&w, "steps");
-        (void) steps_last(t->c->db, id, STEPS, write_step, &w);
-        jw_end(&w);
+        write_steps(&w, t->c, id, TOOL_TEXT_MAX - min_size(b.len + 512, TOOL_TEXT_MAX));
         tool_answer(t, &w, &b);
         box_row_done(&row);
 }
