@@ -292,6 +292,8 @@ static void end_filler(struct disk_pool *p)
 
 void disk_pool_close(struct disk_pool *p)
 {
+        if (p->dir < 0) /* never opened */
+                return;
         end_filler(p);
         forget_ready(p);
         drop_files(p->dir, "size");

@@ -120,7 +120,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .ca = -1,
                             .net = { .nl = -1 } };
         list_init(&h->boxes);
-        h->disks.filler_sock = -1;
+        h->disks.filler_sock = h->disks.dir = -1;
         h->dns.pidfd = -1;
         h->closer.to = h->closer.from = -1;
         /* Before any folder is opened: mounts can be cloned only in the namespace they were found in. */
@@ -262,8 +262,7 @@ void host_close(struct host *h)
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);
-        if (h->pool_dir >= 0)
-                disk_pool_close(&h->disks);
+        disk_pool_close(&h->disks);
         while (!list_empty(&h->boxes))
                 host_forget(h, list_entry(h->boxes.next, struct box, link));
         cgroups_close(&h->cgroups);

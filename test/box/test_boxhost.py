@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -288,6 +289,54 @@ def test_no_secret_of_the_machine_is_in_view(boxhost_factory, machine_with_secre
     assert box.sh("ls /etc/ssh /etc/apt/auth.conf.d /etc/ssl/private ~/.ssh")[0].count("cannot access") >= 3
     people = [line.split(":")[0] for line in box.ok("cat /etc/passwd").splitlines() if 1000 <= int(line.split(":")[2]) < 65534]
     assert people == []
+
+
+def make_image(host, name):
+    """A root folder with nothing but a shell, a few programs and the libraries they need."""
+    root = host.state / "boxhost" / "images" / name / "rootfs"
+    for folder in ("bin", "dev", "proc", "run", "tmp", "usr"):
+        (root / folder).mkdir(parents=True)
+    for program in ("sh", "cat", "ls", "id", "stat"):
+        path = shutil.which(program)
+        shutil.copy(os.path.realpath(path), root / "bin" / program)
+        for library in re.findall(r"(/\S+) \(", subprocess.run(["ldd", path], capture_output=True, text=True).stdout):
+            (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(library), root / library[1:])
+    return root
+
+
+def test_other_images(boxhost):
+    root = make_image(boxhost, "tiny")
+    try:
+        assert {"name": "tiny", "ready": True} in boxhost.call("images")["images"]
+        box = boxhost.create(image="tiny", hostname="tiny-1")
+        assert box.ok("id -u; cat /etc/hostname").split() == ["0", "tiny-1"]
+        assert "198.18.0.1" in box.ok("cat /etc/resolv.conf") and "tiny-1" in box.ok("cat /etc/hosts")
+        assert box.ok("stat -c %u /bin/cat").strip() == "0"
+        bundle = Path("/etc/ssl/certs/ca-certificates.crt")
+        if bundle.exists():
+            assert int(box.ok("stat -c %s /etc/ssl/certs/ca-certificates.crt")) == bundle.stat().st_size
+        assert box.sh("ls /usr/bin/python3")[1] != 0
+        assert not (root / "etc").exists()
+        box.destroy()
+    finally:
+        shutil.rmtree(root.parent)
+
+
+def test_an_image_whose_links_lead_out(boxhost, tmp_path):
+    root = make_image(boxhost, "hostile")
+    try:
+        victim = tmp_path / "victim"
+        victim.mkdir(mode=0o777)
+        victim.chmod(0o777)
+        os.chmod(tmp_path, 0o755)
+        (root / "etc").symlink_to(victim)
+        box = boxhost.create(image="hostile")
+        assert box.ok("echo on").strip() == "on"
+        box.destroy()
+        assert list(victim.iterdir()) == []
+    finally:
+        shutil.rmtree(root.parent)
 
 
 def test_state_folder_of_a_stranger_is_refused(boxhost_factory, tmp_path):
