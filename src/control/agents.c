@@ -27,7 +27,8 @@ void agent_called(struct control *c, const struct identity *who)
         if (!who->agent[0])
                 return;
         /* A row a few seconds old says the same; a busy agent must not cost a write per call. */
-        if (agents_get(c->db, who->account, who->agent, &row) == 0 && row.left_at == 0 && wall_ms() - row.called_at < 5000)
+        if (agents_get(c->db, who->account, who->agent, &row) == 0 && row.left_at == 0 &&
+            wall_ms() - row.called_at < 5000)
                 return;
         (void) agents_called(c->db, who->account, who->agent, who->client[0] ? who->client : NULL);
 }

@@ -90,10 +90,11 @@ static int explain_not_running(struct control *c, const struct identity *who, co
         else if (cstr_eq(row.state, "starting"))
                 r = err_set(e, -ESTALE, "the box %s is still starting: try again in a moment", id);
         else if (cstr_eq(row.state, "running"))
-                r = err_set(e, -ESTALE, "the box %s is being checked after a restart of the server: try again in a moment", id);
+                r = err_set(e, -ESTALE,
+                            "the box %s is being checked after a restart of the server: try again in a moment", id);
         else
-                r = err_set(e, -ESTALE, "the box %s does not run (%s%s%s): start another with sandbox_start", id, row.state,
-                            row.why ? ": " : "", row.why ? row.why : "");
+                r = err_set(e, -ESTALE, "the box %s does not run (%s%s%s): start another with sandbox_start", id,
+                            row.state, row.why ? ": " : "", row.why ? row.why : "");
         box_row_done(&row);
         return r;
 }
@@ -119,8 +120,8 @@ int64_t control_boxes_max(const struct control *c)
 {
         if (c->cfg.boxes_max > 0)
                 return c->cfg.boxes_max;
-        /* Idle boxes cost well under 2 MiB; what bounds their number is what they are used for. An eighth of a GiB each is
-         * what a light job takes, and the cgroup limits keep a heavy one from hurting the others. */
+        /* Idle boxes cost well under 2 MiB; what bounds their number is what they are used for. An eighth of a GiB each
+         * is what a light job takes, and the cgroup limits keep a heavy one from hurting the others. */
         int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
         int64_t fit = pages > 0 && page > 0 ? pages * page / (128 * MIB) : 8;
         return fit < 4 ? 4 : fit > 1000 ? 1000 : fit;
@@ -136,7 +137,7 @@ static size_t place_of(const struct control *c, const struct place *p)
 {
         size_t n = 1;
 
-        list_for_each(it, &c->queue) {
+        list_for_each (it, &c->queue) {
                 if (it == &p->node)
                         return n;
                 n++;
@@ -151,9 +152,11 @@ static bool has_room(const struct control *c)
 
 static int no_room(const struct control *c, struct err *e)
 {
-        return err_set(e, -EAGAIN, "no room for another box: %zu run and %lld fit; sandbox_stop on one that is no longer needed makes"
-                                   " room (sandbox_list shows them), or pass waitForCapacitySec to queue; nothing was started",
-                       control_running(c), (long long) control_boxes_max(c));
+        return err_set(
+                e, -EAGAIN,
+                "no room for another box: %zu run and %lld fit; sandbox_stop on one that is no longer needed makes"
+                " room (sandbox_list shows them), or pass waitForCapacitySec to queue; nothing was started",
+                control_running(c), (long long) control_boxes_max(c));
 }
 
 /* Takes a slot (c->starting), in arrival order. */
@@ -206,9 +209,11 @@ static int check_services(const struct json *services, struct err *e)
                 struct str name = str_of(json_get_str(s, "name", ""));
 
                 if (str_eq(name, STR("localhost")))
-                        return err_set(e, -EINVAL, "`services` must not name \"localhost\": that name is the box itself");
+                        return err_set(e, -EINVAL,
+                                       "`services` must not name \"localhost\": that name is the box itself");
                 if (map_put(seen, name, seen))
-                        return err_set(e, -EINVAL, "`services` names \"%.64s\" twice: each name must be unique", name.p);
+                        return err_set(e, -EINVAL, "`services` names \"%.64s\" twice: each name must be unique",
+                                       name.p);
         }
         return 0;
 }
@@ -240,10 +245,19 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         int ret;
 
         struct box_row row = {
-                .id = id, .account = (char *) who->account, .name = (char *) (r->name ? r->name : id), .goal = (char *) r->goal,
-                .image = (char *) r->image, .size = (char *) r->size, .state = (char *) "starting",
-                .agent = who->agent[0] ? (char *) who->agent : NULL, .agent_client = who->client[0] ? (char *) who->client : NULL,
-                .services = services, .repos = (char *) "[]", .created_at = now, .used_at = now,
+                .id = id,
+                .account = (char *) who->account,
+                .name = (char *) (r->name ? r->name : id),
+                .goal = (char *) r->goal,
+                .image = (char *) r->image,
+                .size = (char *) r->size,
+                .state = (char *) "starting",
+                .agent = who->agent[0] ? (char *) who->agent : NULL,
+                .agent_client = who->client[0] ? (char *) who->client : NULL,
+                .services = services,
+                .repos = (char *) "[]",
+                .created_at = now,
+                .used_at = now,
         };
         (void) map_put(c->claims, str_of(id), c);
         ret = boxes_insert(c->db, &row, e);
@@ -263,7 +277,8 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         return ret;
 }
 
-int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33], struct err *e)
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33],
+                           struct err *e)
 {
         struct driver_size size;
         int ret;
@@ -271,7 +286,8 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
         if (size_lookup(r->size, &size) < 0)
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
         if (!cstr_eq(r->image, c->cfg.default_image))
-                return err_set(e, -EINVAL, "`image`: there is no image \"%.64s\" here; the default is \"%s\"", r->image, c->cfg.default_image);
+                return err_set(e, -EINVAL, "`image`: there is no image \"%.64s\" here; the default is \"%s\"", r->image,
+                               c->cfg.default_image);
         ret = check_services(r->services, e);
         if (ret == 0)
                 ret = take_slot(c, r, e);
@@ -320,7 +336,8 @@ static int64_t last_sync_ms(struct control *c, const struct box_row *row)
         struct query q;
         int64_t at = row->created_at;
 
-        query(c->db, &q, "SELECT max(ended_at) FROM steps WHERE box_id = ? AND tool = 'sandbox_sync' AND error IS NULL");
+        query(c->db, &q,
+              "SELECT max(ended_at) FROM steps WHERE box_id = ? AND tool = 'sandbox_sync' AND error IS NULL");
         query_str(&q, row->id);
         if (query_row(&q) && !col_null(&q, 0))
                 at = col_int(&q, 0);
@@ -329,8 +346,8 @@ static int64_t last_sync_ms(struct control *c, const struct box_row *row)
 }
 
 /*
- * What in /work is neither pushed to a git remote nor as it was synced in: one line per top-level entry, "kind count count path".
- * Runs in the box with its own tools; git there reads a repository's configuration only of that box.
+ * What in /work is neither pushed to a git remote nor as it was synced in: one line per top-level entry, "kind count
+ * count path". Runs in the box with its own tools; git there reads a repository's configuration only of that box.
  */
 static const char unsaved_script[] =
         "cd /work 2>/dev/null || exit 0\n"
@@ -342,7 +359,8 @@ static const char unsaved_script[] =
         "    a=$(git -C \"$p\" log --oneline --branches --not --remotes 2>/dev/null | head -n 10000 | wc -l)\n"
         "    [ \"$u$a\" = 00 ] || printf 'git %s %s %s\\0' \"$u\" \"$a\" \"$p\"\n"
         "  else\n"
-        "    n=$(find \"$p\" -name node_modules -prune -o \\( -type f -o -type l \\) -newermt \"$SINCE\" -print 2>/dev/null | head -n 10000 | wc -l)\n"
+        "    n=$(find \"$p\" -name node_modules -prune -o \\( -type f -o -type l \\) -newermt \"$SINCE\" -print "
+        "2>/dev/null | head -n 10000 | wc -l)\n"
         "    [ \"$n\" = 0 ] || printf 'files %s 0 %s\\0' \"$n\" \"$p\"\n"
         "  fi\n"
         "done\n";
@@ -379,7 +397,8 @@ static struct json *coroutine_fn find_unsaved(struct control *c, const struct bo
         struct err e = { 0 };
 
         random_id(id, sizeof id - 1);
-        /* Files of a sync carry the time at which they were written; the last of them may lie in the millisecond of its end. */
+        /* Files of a sync carry the time at which they were written; the last of them may lie in the millisecond of its
+         * end. */
         json_set_str(env, "SINCE", rfc3339(last_sync_ms(c, row) + 1, since));
         json_set_str(head, "op", "exec");
         json_set_str(head, "id", id);
@@ -417,7 +436,8 @@ static int coroutine_fn end_box(struct control *c, const char *id, struct err *e
         return r;
 }
 
-int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved, struct err *e)
+int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved,
+                          struct err *e)
 {
         _cleanup_(box_row_done) struct box_row row = { 0 };
         _cleanup_box_ struct box *b = NULL;
@@ -466,7 +486,8 @@ static int settle_row(const struct box_row *row, void *arg)
         bool alive = state && !cstr_eq(state, "dead");
 
         if (cstr_eq(row->state, "starting")) {
-                /* Its start call never answered, so nobody knows it; unless that call is still running in this process. */
+                /* Its start call never answered, so nobody knows it; unless that call is still running in this process.
+                 */
                 if (!map_get(s->c->claims, str_of(row->id))) {
                         if (state)
                                 (void) map_put(s->states, str_of(row->id), (void *) "orphan");
@@ -482,7 +503,9 @@ static int settle_row(const struct box_row *row, void *arg)
                 return 0;
         }
         log_warning("box %s is gone: its processes ended while the server was away", row->id);
-        (void) boxes_set_state(s->c->db, row->id, "lost", state ? "its processes ended; its files are kept" : "it no longer exists on this machine", NULL);
+        (void) boxes_set_state(
+                s->c->db, row->id, "lost",
+                state ? "its processes ended; its files are kept" : "it no longer exists on this machine", NULL);
         box_forget(s->c, row->id);
         return 0;
 }

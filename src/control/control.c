@@ -11,7 +11,6 @@
 #define DAY_MS (24 * 3600 * (int64_t) 1000)
 #define SESSIONS_KEPT 100000
 
-
 static void coroutine_fn reconcile_main(void *arg)
 {
         control_reconcile(arg);
@@ -33,8 +32,8 @@ static void janitor(void *arg)
         (void) agents_trim(c->db, now - 30 * DAY_MS);
 }
 
-int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver, struct control **ret,
-                struct err *e)
+int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver,
+                struct control **ret, struct err *e)
 {
         struct control *c = xcalloc(1, sizeof *c);
 

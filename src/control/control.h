@@ -1,7 +1,8 @@
 /*
  * control: the product's state and rules, driver-blind. One struct control per server; everything runs on its loop.
  *
- * What a client was told lies in the store before it is told. Rows are the truth; struct box is only what a running server adds.
+ * What a client was told lies in the store before it is told. Rows are the truth; struct box is only what a running
+ * server adds.
  */
 #pragma once
 
@@ -18,17 +19,18 @@
 struct identity {
         char account[16];
         char key_id[32];
-        char agent[65];   /* X-Psbx-Agent, "" when absent */
-        char client[65];  /* X-Psbx-Client, "" when absent */
-        int64_t wait_ms;  /* X-Psbx-Tool-Wait-Sec, 25 s when absent, 1800 s at most */
+        char agent[65];  /* X-Psbx-Agent, "" when absent */
+        char client[65]; /* X-Psbx-Client, "" when absent */
+        int64_t wait_ms; /* X-Psbx-Tool-Wait-Sec, 25 s when absent, 1800 s at most */
 };
 
 struct control_config {
         const char *state_dir;
-        const char *origin;         /* "http://127.0.0.1:7420": where links to ourselves point */
-        const char *default_image;  /* "host" */
-        int64_t boxes_max;          /* running at once; 0: computed from the machine's memory */
-        const char *const *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
+        const char *origin;        /* "http://127.0.0.1:7420": where links to ourselves point */
+        const char *default_image; /* "host" */
+        int64_t boxes_max;         /* running at once; 0: computed from the machine's memory */
+        const char *const
+                *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */
 };
 
@@ -39,19 +41,19 @@ struct control {
         struct driver *driver;
         char *origin;
 
-        struct map *boxes;          /* id -> struct box, for boxes that run */
-        size_t starting;            /* claims under way, counted against boxes_max */
-        struct map *claims;         /* their ids, from the row on */
-        struct list queue;          /* callers that wait for capacity, in order */
+        struct map *boxes;  /* id -> struct box, for boxes that run */
+        size_t starting;    /* claims under way, counted against boxes_max */
+        struct map *claims; /* their ids, from the row on */
+        struct list queue;  /* callers that wait for capacity, in order */
         struct waitq capacity;
-        bool reconciled;            /* the driver's boxes and ours were compared since it came up */
+        bool reconciled; /* the driver's boxes and ours were compared since it came up */
         bool stopping;
         uint64_t execs, starts, start_failures;
         struct timer *janitor;
 };
 
-int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver, struct control **ret,
-                struct err *e);
+int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver,
+                struct control **ret, struct err *e);
 void control_free(struct control *c);
 /* A box ended by itself: its row says so from now on. The driver calls it. */
 void control_box_exited(const char *box, const char *how, void *control);
@@ -63,14 +65,15 @@ struct box {
         char id[33];
         char account[16];
         unsigned refs;
-        bool ending;               /* a stop is under way */
-        int64_t oom_kills;         /* those that were told */
-        unsigned calls;            /* running exec and file calls */
+        bool ending;       /* a stop is under way */
+        int64_t oom_kills; /* those that were told */
+        unsigned calls;    /* running exec and file calls */
         char *running_note;
         struct waitq changed;
 };
 
-/* The account's running box. -ENOENT (unknown, or another account's: the same words), -ESTALE with the reason when it does not run. Counts as use. */
+/* The account's running box. -ENOENT (unknown, or another account's: the same words), -ESTALE with the reason when it
+ * does not run. Counts as use. */
 int box_acquire(struct control *c, const struct identity *who, const char *id, struct box **ret, struct err *e);
 void box_release(struct box *b);
 void box_releasep(struct box **b);
@@ -85,8 +88,10 @@ struct box_request {
         void *arg;
 };
 /* Claims a box; the id into id. Refusals (image, size, services, capacity) start nothing. */
-int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33], struct err *e);
-int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved, struct err *e);
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33],
+                           struct err *e);
+int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved,
+                          struct err *e);
 /* Compares the store with the driver after a (re)start of either: adopts, marks lost, removes orphans. */
 void coroutine_fn control_reconcile(struct control *c);
 

@@ -6,7 +6,9 @@
 #include <stdio.h>
 
 /* What boxhost's firewall rejects (docs/boxhost.md). */
-static const char *const closed[] = { "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "198.18.0.0/15", NULL };
+static const char *const closed[] = {
+        "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10", "198.18.0.0/15", NULL
+};
 
 static bool in_network(uint32_t address, const char *cidr)
 {
@@ -54,7 +56,8 @@ bool denied_address(struct str text, const char *const *allow, char out[16])
                 if (token.n < 7 || token.n > 15)
                         continue;
                 (void) snprintf(out, 16, "%.*s", (int) token.n, token.p);
-                if (inet_pton(AF_INET, out, &a) == 1 && in_any(ntohl(a.s_addr), closed) && !in_any(ntohl(a.s_addr), allow))
+                if (inet_pton(AF_INET, out, &a) == 1 && in_any(ntohl(a.s_addr), closed) &&
+                    !in_any(ntohl(a.s_addr), allow))
                         return true;
         }
         return false;
@@ -85,19 +88,26 @@ static void add(struct exec_result *ret, const char *fmt, ...)
 
 static void explain_network(struct control *c, const char *cmd, struct str err, struct exec_result *ret)
 {
-        static const char *const words[] = { "onnection refused", "nreachable", "No route to host", "onnect to", "rohibited", "timed out", NULL };
+        static const char *const words[] = {
+                "onnection refused", "nreachable", "No route to host", "onnect to", "rohibited", "timed out", NULL
+        };
         char address[16];
 
         if (!has_any(err, words))
                 return;
-        if (denied_address(err, c->cfg.allow_net, address) || (cmd && denied_address(str_of(cmd), c->cfg.allow_net, address)))
-                add(ret, "network: %s is a private address; boxes reach the Internet, not the host's networks (the server's --allow-net opens one)", address);
+        if (denied_address(err, c->cfg.allow_net, address) ||
+            (cmd && denied_address(str_of(cmd), c->cfg.allow_net, address)))
+                add(ret,
+                    "network: %s is a private address; boxes reach the Internet, not the host's networks (the server's "
+                    "--allow-net opens one)",
+                    address);
 }
 
 void coroutine_fn denied_explain(struct control *c, const char *box, const char *cmd, struct exec_result *ret)
 {
         static const char *const disk_words[] = { "No space left on device", "ENOSPC", "Disk quota exceeded", NULL };
-        static const char *const pid_words[] = { "Resource temporarily unavailable", "annot fork", "EAGAIN", "an't start new thread", NULL };
+        static const char *const pid_words[] = { "Resource temporarily unavailable", "annot fork", "EAGAIN",
+                                                 "an't start new thread", NULL };
         _cleanup_buf_ struct buf text = BUF_MAX(OUTPUT_INLINE * 4);
         struct driver_stats st;
 
@@ -108,8 +118,11 @@ void coroutine_fn denied_explain(struct control *c, const char *box, const char 
         if ((!disk && !pids) || c->driver->ops->stats(c->driver, box, &st, NULL) < 0)
                 return;
         if (disk)
-                add(ret, "disk: the box's disk is full or nearly so (%lld of %lld MiB used); delete files or start a larger size",
+                add(ret,
+                    "disk: the box's disk is full or nearly so (%lld of %lld MiB used); delete files or start a larger "
+                    "size",
                     (long long) (st.disk_used >> 20), (long long) (st.disk_limit >> 20));
         if (pids)
-                add(ret, "processes: the box may have %lld processes at once (%lld now)", (long long) st.pids_limit, (long long) st.pids_used);
+                add(ret, "processes: the box may have %lld processes at once (%lld now)", (long long) st.pids_limit,
+                    (long long) st.pids_used);
 }

@@ -52,7 +52,8 @@ struct feeder {
         struct waitq q;
 };
 
-/* Input goes in beside the reading of output: a command that writes before it reads would else block both. It may also read late, or never. */
+/* Input goes in beside the reading of output: a command that writes before it reads would else block both. It may also
+ * read late, or never. */
 static void coroutine_fn feed_stdin(void *arg)
 {
         struct feeder *f = arg;
@@ -101,7 +102,8 @@ static int start_feeding_late(struct control *c, const char *box, const struct e
                 return 0;
         free(f->text);
         free(f);
-        return err_set(e, -EAGAIN, "the server is at its limit of running calls; the command was started without input");
+        return err_set(e, -EAGAIN,
+                       "the server is at its limit of running calls; the command was started without input");
 }
 
 static int coroutine_fn read_output(struct guest_op *g, struct exec_result *ret, struct err *e)
@@ -137,8 +139,8 @@ static void coroutine_fn stop_job(struct control *c, const char *box, const char
         coro_unshield();
 }
 
-static int coroutine_fn converse(struct control *c, struct box *b, const struct exec_request *q, struct exec_result *ret, struct json **ret_job,
-                                 struct err *e)
+static int coroutine_fn converse(struct control *c, struct box *b, const struct exec_request *q,
+                                 struct exec_result *ret, struct json **ret_job, struct err *e)
 {
         _cleanup_guest_ struct guest_op g = { 0 };
         struct feeder f = { .g = &g, .text = q->stdin_text, .done = true };
@@ -154,7 +156,9 @@ static int coroutine_fn converse(struct control *c, struct box *b, const struct 
                 f.done = false;
                 feeding = coro_start(feed_stdin, &f, CORO_STACK_DEFAULT, "exec stdin");
                 if (!feeding)
-                        return err_set(e, -EAGAIN, "the server is at its limit of running calls; the command was started without input");
+                        return err_set(
+                                e, -EAGAIN,
+                                "the server is at its limit of running calls; the command was started without input");
         }
         r = read_output(&g, ret, e);
         if (!f.done) {
@@ -181,15 +185,22 @@ static void step_from(struct step *s, const struct exec_result *r, const struct 
         s->signal = r->signal[0] ? r->signal : NULL;
         s->timed_out = r->timed_out;
         s->oom_killed = r->oom_killed;
-        s->error = code < 0 ? code == -ECANCELED ? "cancelled by the caller; its processes were ended" : err_text(e) : NULL;
+        s->error = code < 0 ? code == -ECANCELED ? "cancelled by the caller; its processes were ended" : err_text(e)
+                            : NULL;
 }
 
-int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q, struct exec_result *ret,
-                          struct err *e)
+int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q,
+                          struct exec_result *ret, struct err *e)
 {
         _cleanup_free_ char *directory = cstr_eq(q->cwd, ".") ? xstrdup("/work") : xasprintf("/work/%s", q->cwd);
-        struct step s = { .box = b->id, .tool = "sandbox_exec", .exec_id = q->id, .agent = who->agent[0] ? who->agent : NULL,
-                          .command = q->cmd, .directory = directory, .note = q->note, .started_at = wall_ms() };
+        struct step s = { .box = b->id,
+                          .tool = "sandbox_exec",
+                          .exec_id = q->id,
+                          .agent = who->agent[0] ? who->agent : NULL,
+                          .command = q->cmd,
+                          .directory = directory,
+                          .note = q->note,
+                          .started_at = wall_ms() };
         _cleanup_json_ struct json *job = NULL;
         int64_t oom_before;
         int r = steps_begin(c->db, &s, e);
@@ -210,8 +221,10 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
         return r;
 }
 
-/* Only the kernel's counter for the whole box tells. What moved it need not be the command's first process: a shell lives on and reports. */
-static void coroutine_fn ask_for_oom(struct control *c, struct box *b, int64_t before, bool killed, struct exec_result *ret)
+/* Only the kernel's counter for the whole box tells. What moved it need not be the command's first process: a shell
+ * lives on and reports. */
+static void coroutine_fn ask_for_oom(struct control *c, struct box *b, int64_t before, bool killed,
+                                     struct exec_result *ret)
 {
         int64_t now;
 
@@ -226,8 +239,8 @@ static void coroutine_fn ask_for_oom(struct control *c, struct box *b, int64_t b
         b->oom_kills = now;
 }
 
-void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char *cmd, int64_t oom_before, const struct json *result,
-                                   struct exec_result *ret)
+void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char *cmd, int64_t oom_before,
+                                   const struct json *result, struct exec_result *ret)
 {
         const char *signal = json_get_str(result, "signal", NULL);
 
@@ -238,12 +251,16 @@ void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char 
         ret->duration_ms = json_get_int(result, "durationMs", 0);
         (void) snprintf(ret->signal, sizeof ret->signal, "%s", signal ? signal : "");
         if (!ret->oom_killed)
-                ask_for_oom(c, b, oom_before, json_get_bool(result, "sigkill", false) || cstr_eq(signal, "SIGKILL") || ret->exit_code == 137, ret);
+                ask_for_oom(c, b, oom_before,
+                            json_get_bool(result, "sigkill", false) || cstr_eq(signal, "SIGKILL") ||
+                                    ret->exit_code == 137,
+                            ret);
         if (ret->has_exit && ret->exit_code != 0)
                 denied_explain(c, b->id, cmd, ret);
 }
 
-int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job, struct err *e)
+int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job,
+                              struct err *e)
 {
         (void) c;
         int r = read_output(g, ret, e);
@@ -251,8 +268,10 @@ int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec
                 r = guest_result_error(g->result, e);
         if (r < 0)
                 return r;
-        output_omitted(&ret->out, (uint64_t) json_get_int(g->result, "stdoutOmitted", 0), (uint64_t) json_get_int(g->result, "stdoutOmittedAt", 0));
-        output_omitted(&ret->err, (uint64_t) json_get_int(g->result, "stderrOmitted", 0), (uint64_t) json_get_int(g->result, "stderrOmittedAt", 0));
+        output_omitted(&ret->out, (uint64_t) json_get_int(g->result, "stdoutOmitted", 0),
+                       (uint64_t) json_get_int(g->result, "stdoutOmittedAt", 0));
+        output_omitted(&ret->err, (uint64_t) json_get_int(g->result, "stderrOmitted", 0),
+                       (uint64_t) json_get_int(g->result, "stderrOmittedAt", 0));
         *job = json_ref(g->result);
         return 0;
 }
@@ -282,7 +301,8 @@ static int coroutine_fn read_whole(struct guest_op *g, struct object_writer *w)
         return json_len(json_get(g->result, "omitted")) || json_has(g->result, "notKept") ? -ENODATA : 0;
 }
 
-void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const char *id, const char *name, struct output *o)
+void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const char *id, const char *name,
+                                   struct output *o)
 {
         _cleanup_guest_ struct guest_op g = { 0 };
         struct object_writer w = { .fd = -1 };
@@ -308,8 +328,8 @@ void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const cha
                 object_abort(&w);
 }
 
-static void write_links(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, bool out_cut,
-                        bool err_cut)
+static void write_links(struct jw *w, struct control *c, const struct identity *who, const char *box,
+                        struct exec_result *r, bool out_cut, bool err_cut)
 {
         const char *why = NULL, *why_err = NULL;
         _cleanup_free_ char *out = NULL, *err = NULL;
@@ -343,9 +363,11 @@ static void share(const struct exec_result *r, size_t limit, size_t *out, size_t
         }
 }
 
-void exec_write(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r, size_t text_limit)
+void exec_write(struct jw *w, struct control *c, const struct identity *who, const char *box, struct exec_result *r,
+                size_t text_limit)
 {
-        _cleanup_buf_ struct buf out = BUF_MAX(4 * OUTPUT_INLINE), err = BUF_MAX(4 * OUTPUT_INLINE), escaped = BUF_MAX(32 * OUTPUT_INLINE);
+        _cleanup_buf_ struct buf out = BUF_MAX(4 * OUTPUT_INLINE), err = BUF_MAX(4 * OUTPUT_INLINE),
+                                 escaped = BUF_MAX(32 * OUTPUT_INLINE);
         bool out_cut = false, err_cut = false;
         size_t limit = text_limit;
 

@@ -17,7 +17,9 @@ int coroutine_fn guest_open(struct control *c, const char *box, struct json *hea
         *ret = (struct guest_op){ .idle_ms = -1, .send_ms = SEND_MS };
         json_set_int(h, "v", GUEST_VERSION);
         if (json_print(h, &text) < 0)
-                return err_set(e, -E2BIG, "the call is too large: its command, environment and input together must stay under 256 KiB");
+                return err_set(
+                        e, -E2BIG,
+                        "the call is too large: its command, environment and input together must stay under 256 KiB");
         int r = c->driver->ops->connect(c->driver, box, &ret->s, e);
         if (r < 0)
                 return r;
@@ -75,7 +77,8 @@ static int coroutine_fn read_control(struct guest_op *g, struct json **ret, stru
         return json_parse(text.p, text.len, ret, e);
 }
 
-ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum guest_stream *ret_stream, struct json **ret_control, struct err *e)
+ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum guest_stream *ret_stream,
+                                struct json **ret_control, struct err *e)
 {
         if (g->result)
                 return -ENODATA;
@@ -86,7 +89,8 @@ ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum gues
                 if (r == 0)
                         r = guest_decode(head, &g->frame);
                 if (r < 0)
-                        return err_set(e, r == -ENODATA ? -ECONNRESET : r, "the box's daemon ended the call without a result");
+                        return err_set(e, r == -ENODATA ? -ECONNRESET : r,
+                                       "the box's daemon ended the call without a result");
                 g->left = g->frame.length;
                 if (g->frame.stream != GUEST_CONTROL)
                         continue;
@@ -116,10 +120,12 @@ int guest_result_error(const struct json *result, struct err *e)
         static const struct {
                 const char *name;
                 int code;
-        } codes[] = { { "ENOENT", -ENOENT }, { "EEXIST", -EEXIST }, { "ENOSPC", -ENOSPC }, { "EINVAL", -EINVAL }, { "ENOTDIR", -ENOTDIR },
-                      { "EISDIR", -EISDIR }, { "EACCES", -EACCES }, { "EPERM", -EPERM },   { "ELOOP", -ELOOP },   { "EXDEV", -EXDEV },
-                      { "EMFILE", -EMFILE }, { "EAGAIN", -EAGAIN }, { "EPROTO", -EPROTO }, { "ETIMEDOUT", -ETIMEDOUT }, { "EDQUOT", -ENOSPC },
-                      { "E2BIG", -E2BIG },   { "EBADMSG", -EBADMSG }, { "ENAMETOOLONG", -ENAMETOOLONG } };
+        } codes[] = { { "ENOENT", -ENOENT }, { "EEXIST", -EEXIST },       { "ENOSPC", -ENOSPC },
+                      { "EINVAL", -EINVAL }, { "ENOTDIR", -ENOTDIR },     { "EISDIR", -EISDIR },
+                      { "EACCES", -EACCES }, { "EPERM", -EPERM },         { "ELOOP", -ELOOP },
+                      { "EXDEV", -EXDEV },   { "EMFILE", -EMFILE },       { "EAGAIN", -EAGAIN },
+                      { "EPROTO", -EPROTO }, { "ETIMEDOUT", -ETIMEDOUT }, { "EDQUOT", -ENOSPC },
+                      { "E2BIG", -E2BIG },   { "EBADMSG", -EBADMSG },     { "ENAMETOOLONG", -ENAMETOOLONG } };
         const char *error = json_get_str(result, "error", NULL);
 
         if (!error)
@@ -173,7 +179,8 @@ int work_path(const char *arg, const char *name, char **ret, struct err *e)
 {
         struct str s = str_of(arg);
 
-        if (str_eq(s, STR("/work")) || str_eq(s, STR("/work/")) || s.n == 0 || str_eq(s, STR(".")) || str_eq(s, STR("./"))) {
+        if (str_eq(s, STR("/work")) || str_eq(s, STR("/work/")) || s.n == 0 || str_eq(s, STR(".")) ||
+            str_eq(s, STR("./"))) {
                 *ret = xstrdup(".");
                 return 0;
         }
@@ -188,7 +195,9 @@ int work_path(const char *arg, const char *name, char **ret, struct err *e)
         if (s.n && s.p[0] == '~')
                 return err_set(e, -EINVAL, "`%s` must lie below /work; ~ is not expanded, got \"%.200s\"", name, arg);
         if (!guest_path_ok(s.p, s.n) || s.n > GUEST_PATH_MAX)
-                return err_set(e, -EINVAL, "`%s` must be a path below /work without empty, \".\" or \"..\" parts, got \"%.200s\"", name, arg);
+                return err_set(e, -EINVAL,
+                               "`%s` must be a path below /work without empty, \".\" or \"..\" parts, got \"%.200s\"",
+                               name, arg);
         *ret = xstrndup(s.p, s.n);
         return 0;
 }

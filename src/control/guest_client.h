@@ -1,6 +1,6 @@
 /*
- * guest_client: one operation on a box's boxd (docs/guest-protocol.md), server side. Everything a box sends is untrusted:
- * lengths are bounded here and JSON is parsed strictly.
+ * guest_client: one operation on a box's boxd (docs/guest-protocol.md), server side. Everything a box sends is
+ * untrusted: lengths are bounded here and JSON is parsed strictly.
  */
 #pragma once
 
@@ -20,10 +20,11 @@ struct guest_op {
 int coroutine_fn guest_open(struct control *c, const char *box, struct json *head, struct guest_op *ret, struct err *e);
 int coroutine_fn guest_send(struct guest_op *g, enum guest_stream stream, bool end, const void *p, size_t n);
 /*
- * The next piece of a data frame into p (at most n bytes): returns its length and the stream, or 0 for a control frame, given in
- * *ret_control (owned by the caller), or -ENODATA when the result was read (g->result), -errno on failure.
+ * The next piece of a data frame into p (at most n bytes): returns its length and the stream, or 0 for a control frame,
+ * given in *ret_control (owned by the caller), or -ENODATA when the result was read (g->result), -errno on failure.
  */
-ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum guest_stream *ret_stream, struct json **ret_control, struct err *e);
+ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum guest_stream *ret_stream,
+                                struct json **ret_control, struct err *e);
 /* Reads to the result, dropping data: 0 when it is no error, else the error in e (-ENOSPC, -ENOENT, -EINVAL …). */
 int coroutine_fn guest_finish(struct guest_op *g, struct err *e);
 /* 0, or the errno named by a result's "code" with its text in e. */
@@ -34,5 +35,6 @@ void guest_close(struct guest_op *g);
 /* Whole exchange for an operation with a small answer. */
 int coroutine_fn guest_ask(struct control *c, const char *box, struct json *head, struct json **ret, struct err *e);
 
-/* "path" below /work as tools take it: a leading /work/ is dropped, other absolute paths, ~ and .. are refused by name. "" and "." mean /work. */
+/* "path" below /work as tools take it: a leading /work/ is dropped, other absolute paths, ~ and .. are refused by name.
+ * "" and "." mean /work. */
 int work_path(const char *arg, const char *name, char **ret, struct err *e);

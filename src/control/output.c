@@ -129,7 +129,9 @@ static struct str suffix(struct str s, size_t n)
 static void split(const struct output *o, struct str all, size_t limit, struct str *head, struct str *tail)
 {
         bool fits = o->total == all.n && all.n <= limit; /* only the daemon left something out */
-        uint64_t at = o->omitted_before && o->omitted_at < o->total ? o->omitted_at : o->omitted_before ? o->total : o->total / 2;
+        uint64_t at = o->omitted_before && o->omitted_at < o->total ? o->omitted_at
+                      : o->omitted_before                           ? o->total
+                                                                    : o->total / 2;
         size_t first = fits ? (size_t) at : min_size(limit / 2, o->head.len);
 
         if (at < first)
@@ -157,7 +159,8 @@ bool output_text(const struct output *o, size_t limit, struct buf *out)
         split(o, buf_str(&all), limit, &head, &tail);
         uint64_t left_out = o->total + o->omitted_before - head.n - tail.n;
         (void) utf8_repair(out, head);
-        (void) buf_addf(out, "%s[… %llu bytes left out here, from byte %zu on …]\n", head.n ? "\n" : "", (unsigned long long) left_out, head.n);
+        (void) buf_addf(out, "%s[… %llu bytes left out here, from byte %zu on …]\n", head.n ? "\n" : "",
+                        (unsigned long long) left_out, head.n);
         (void) utf8_repair(out, tail);
         return true;
 }
@@ -176,7 +179,8 @@ bool output_exact(const struct output *o)
         return utf8_valid(buf_str(&all));
 }
 
-char *output_link(struct output *o, struct control *c, const char *account, const char *box, const char *name, const char **why)
+char *output_link(struct output *o, struct control *c, const char *account, const char *box, const char *name,
+                  const char **why)
 {
         struct err e = { 0 };
 
@@ -194,7 +198,9 @@ char *output_link(struct output *o, struct control *c, const char *account, cons
         o->storing = false;
         int r = object_commit(&o->object, account, box, name, "application/octet-stream", KEEP_MS, &e);
         if (r < 0) {
-                *why = r == -EFBIG ? "it is larger than 1 GiB" : r == -ENOSPC ? "the server's disk is full" : "the server could not store it";
+                *why = r == -EFBIG    ? "it is larger than 1 GiB"
+                       : r == -ENOSPC ? "the server's disk is full"
+                                      : "the server could not store it";
                 return NULL;
         }
         return link_make(c, o->object.id, name, wall_ms() + LINK_MS);

@@ -11,8 +11,8 @@
 
 struct output {
         struct objects *objects;
-        struct buf head;     /* the first half */
-        char *tail;          /* ring of the last half, allocated when the head is full */
+        struct buf head; /* the first half */
+        char *tail;      /* ring of the last half, allocated when the head is full */
         uint64_t total;
         /* Bytes a box's daemon already left out before we saw them, and where in what came. */
         uint64_t omitted_before, omitted_at;
@@ -29,8 +29,10 @@ void output_add(struct output *o, const void *p, size_t n);
 void output_omitted(struct output *o, uint64_t bytes, uint64_t at);
 /* Takes an object that holds every byte, for output_link; w is consumed. */
 void output_take_whole(struct output *o, struct object_writer *w);
-/* Text of at most limit bytes (before JSON escaping): all, or head and tail around a line that says what is missing. True when something is. */
+/* Text of at most limit bytes (before JSON escaping): all, or head and tail around a line that says what is missing.
+ * True when something is. */
 bool output_text(const struct output *o, size_t limit, struct buf *out);
 bool output_exact(const struct output *o); /* the text of output_text(OUTPUT_INLINE) holds every byte as it was */
 /* Ends the object: a link to all bytes, or NULL when none can be given (why says so). */
-char *output_link(struct output *o, struct control *c, const char *account, const char *box, const char *name, const char **why);
+char *output_link(struct output *o, struct control *c, const char *account, const char *box, const char *name,
+                  const char **why);

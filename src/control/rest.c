@@ -10,12 +10,9 @@ static const struct route {
         const char *method, *pattern; /* a pattern segment "*" matches one segment */
         void (*fn)(struct rest *r);
 } routes[] = {
-        { "GET", "/v1/boxes", rest_boxes_list },
-        { "GET", "/v1/boxes/*", rest_boxes_get },
-        { "POST", "/v1/boxes/*/sync", rest_sync },
-        { "POST", "/v1/boxes/*/plan", rest_plan },
-        { "POST", "/v1/boxes/*/prune", rest_prune },
-        { "POST", "/v1/agents/*/heartbeat", rest_heartbeat },
+        { "GET", "/v1/boxes", rest_boxes_list },      { "GET", "/v1/boxes/*", rest_boxes_get },
+        { "POST", "/v1/boxes/*/sync", rest_sync },    { "POST", "/v1/boxes/*/plan", rest_plan },
+        { "POST", "/v1/boxes/*/prune", rest_prune },  { "POST", "/v1/agents/*/heartbeat", rest_heartbeat },
         { "POST", "/v1/agents/*/leave", rest_leave },
 };
 
@@ -45,7 +42,8 @@ bool coroutine_fn rest_handle(struct control *c, struct call *call, const struct
                         continue;
                 if (str_eq(call_method(call), str_of(routes[i].method))) {
                         agent_called(c, who);
-                        (void) snprintf(r.id, sizeof r.id, "%.*s", (int) min_size(r.segment.n, sizeof r.id - 1), r.segment.p ? r.segment.p : "");
+                        (void) snprintf(r.id, sizeof r.id, "%.*s", (int) min_size(r.segment.n, sizeof r.id - 1),
+                                        r.segment.p ? r.segment.p : "");
                         routes[i].fn(&r);
                         return true;
                 }
@@ -65,12 +63,12 @@ void coroutine_fn rest_fail(struct rest *r, int code, const struct err *e)
                 unsigned status;
                 const char *name;
         } map[] = {
-                { -EINVAL, 400, "invalid" },         { -EBADMSG, 400, "invalid" },   { -EPROTO, 400, "invalid" },
-                { -EPERM, 400, "refused" },          { -EXDEV, 400, "refused" },     { -ELOOP, 400, "refused" },
-                { -EACCES, 400, "refused" },         { -ENOTDIR, 400, "invalid" },   { -EISDIR, 400, "invalid" },
-                { -ENOENT, 404, "not_found" },       { -ESTALE, 409, "not_running" }, { -EBUSY, 409, "busy" },
-                { -EEXIST, 409, "exists" },          { -EMSGSIZE, 413, "too_large" }, { -E2BIG, 413, "too_large" },
-                { -ENOSPC, 507, "disk_full" },       { -EAGAIN, 503, "unavailable" },
+                { -EINVAL, 400, "invalid" },   { -EBADMSG, 400, "invalid" },    { -EPROTO, 400, "invalid" },
+                { -EPERM, 400, "refused" },    { -EXDEV, 400, "refused" },      { -ELOOP, 400, "refused" },
+                { -EACCES, 400, "refused" },   { -ENOTDIR, 400, "invalid" },    { -EISDIR, 400, "invalid" },
+                { -ENOENT, 404, "not_found" }, { -ESTALE, 409, "not_running" }, { -EBUSY, 409, "busy" },
+                { -EEXIST, 409, "exists" },    { -EMSGSIZE, 413, "too_large" }, { -E2BIG, 413, "too_large" },
+                { -ENOSPC, 507, "disk_full" }, { -EAGAIN, 503, "unavailable" },
         };
 
         if (code == -ECANCELED || call_gone(r->call))

@@ -194,11 +194,13 @@ static void coroutine_fn send_object(struct call *call, int fd, const struct obj
         if (ranged < 0) {
                 (void) snprintf(value, sizeof value, "bytes */%lld", (long long) row->bytes);
                 (void) call_add_header(call, "Content-Range", value);
-                (void) call_reply_error(call, 416, "range", "the range lies outside of the file's %lld bytes", (long long) row->bytes);
+                (void) call_reply_error(call, 416, "range", "the range lies outside of the file's %lld bytes",
+                                        (long long) row->bytes);
                 return;
         }
         if (ranged) {
-                (void) snprintf(value, sizeof value, "bytes %lld-%lld/%lld", (long long) from, (long long) to, (long long) row->bytes);
+                (void) snprintf(value, sizeof value, "bytes %lld-%lld/%lld", (long long) from, (long long) to,
+                                (long long) row->bytes);
                 (void) call_add_header(call, "Content-Range", value);
         }
         int64_t n = row->bytes ? to - from + 1 : 0;
@@ -226,7 +228,8 @@ void coroutine_fn rest_blob(struct control *c, struct call *call)
                 r = link_check(c, object, buf_str(&expires), buf_str(&signature));
         if (r < 0) {
                 (void) call_reply_error(call, r == -ETIME ? 410 : 403, r == -ETIME ? "expired" : "forbidden",
-                                        r == -ETIME ? "this link is over: call sandbox_get again for a fresh one" : "this link is not valid");
+                                        r == -ETIME ? "this link is over: call sandbox_get again for a fresh one"
+                                                    : "this link is not valid");
                 return;
         }
         (void) snprintf(id, sizeof id, "%.*s", (int) object.n, object.p);

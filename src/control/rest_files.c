@@ -1,4 +1,5 @@
-/* Files into a box: the upload, the plan (what differs) and the prune. The server only moves bytes; boxd judges them. */
+/* Files into a box: the upload, the plan (what differs) and the prune. The server only moves bytes; boxd judges them.
+ */
 #include "control/guest_client.h"
 #include "control/rest.h"
 
@@ -27,7 +28,9 @@ static int coroutine_fn upload_begin(struct upload *u, struct rest *r, struct er
         *u = (struct upload){ .r = r };
         int code = call_query(r->call, "dest", &dest);
         if (code < 0 || (code == 0 && dest.len == 0))
-                return err_set(e, -EINVAL, code == 0 ? "`dest` is required: the folder below /work to write to" : "`dest` cannot be decoded");
+                return err_set(e, -EINVAL,
+                               code == 0 ? "`dest` is required: the folder below /work to write to"
+                                         : "`dest` cannot be decoded");
         if (memchr(dest.p, '\0', dest.len))
                 return err_set(e, -EINVAL, "`dest` must not hold a NUL character");
         code = work_path(buf_cstr(&dest), "dest", &u->dest, e);
@@ -64,7 +67,9 @@ static int coroutine_fn pump_body(struct rest *r, struct guest_op *g, int64_t ma
                         return err_set(e, -EMSGSIZE, "larger than %lld bytes", (long long) max);
                 int w = guest_send(g, GUEST_DATA, n == 0, p, (size_t) n);
                 if (w < 0 || n == 0)
-                        return w < 0 && w != -EPIPE && w != -ECONNRESET ? err_sys(e, w, "the box took no more after %lld bytes", (long long) *sent) : 0;
+                        return w < 0 && w != -EPIPE && w != -ECONNRESET
+                                       ? err_sys(e, w, "the box took no more after %lld bytes", (long long) *sent)
+                                       : 0;
                 *sent += n;
         }
 }
@@ -133,8 +138,11 @@ void coroutine_fn rest_sync(struct rest *r)
         int code = upload_begin(&u, r, &e);
 
         if (code == 0) {
-                struct step s = { .box = u.b->id, .tool = "sandbox_sync", .agent = r->who->agent[0] ? r->who->agent : NULL,
-                                  .directory = u.dest, .started_at = wall_ms() };
+                struct step s = { .box = u.b->id,
+                                  .tool = "sandbox_sync",
+                                  .agent = r->who->agent[0] ? r->who->agent : NULL,
+                                  .directory = u.dest,
+                                  .started_at = wall_ms() };
 
                 code = steps_begin(r->c->db, &s, &e);
                 if (code == 0) {

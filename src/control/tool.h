@@ -1,6 +1,6 @@
 /*
- * tool: what each tools/<tool>.c sees: one call with checked arguments. A tool fills in its result by mcp_result_* or mcp_fail
- * and returns; it may suspend.
+ * tool: what each tools/<tool>.c sees: one call with checked arguments. A tool fills in its result by mcp_result_* or
+ * mcp_fail and returns; it may suspend.
  */
 #pragma once
 
@@ -25,7 +25,8 @@ void coroutine_fn tool_sandbox_procs(struct tool_call *t);
 void coroutine_fn tool_sandbox_get(struct tool_call *t);
 void coroutine_fn tool_sandbox_stop(struct tool_call *t);
 
-/* The dispatcher (tools.c): checks arguments, records presence, runs the tool. Register as mcp_config.call with a struct tools as arg. */
+/* The dispatcher (tools.c): checks arguments, records presence, runs the tool. Register as mcp_config.call with a
+ * struct tools as arg. */
 struct tools;
 int tools_new(struct control *c, struct tools **ret, struct err *e);
 void tools_free(struct tools *t);

@@ -1,8 +1,8 @@
 /*
  * driver: makes and removes the places where boxd runs, and gives a byte stream to it; everything else is driver-blind.
  *
- * One table of functions per kind. Each function suspends the calling coroutine; strings in results belong to the caller.
- * Box ids are `^[a-z0-9]{4,32}$` and unique for ever in one state folder.
+ * One table of functions per kind. Each function suspends the calling coroutine; strings in results belong to the
+ * caller. Box ids are `^[a-z0-9]{4,32}$` and unique for ever in one state folder.
  */
 #pragma once
 
@@ -17,7 +17,8 @@ struct driver_size {
 };
 
 struct driver_stats {
-        int64_t cpu_usec, memory_used, memory_limit, pids_used, pids_limit, disk_used, disk_limit, oom_kills, pids_denied;
+        int64_t cpu_usec, memory_used, memory_limit, pids_used, pids_limit, disk_used, disk_limit, oom_kills,
+                pids_denied;
 };
 
 struct driver;
@@ -33,9 +34,11 @@ struct driver_ops {
         /* A fresh connection to the box's boxd. -ENOENT when the box does not run. */
         int coroutine_fn (*connect)(struct driver *d, const char *box, struct stream **ret, struct err *e);
         /* fn for each box the driver knows; state "running", "frozen" or "dead". */
-        int coroutine_fn (*list)(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg, struct err *e);
+        int coroutine_fn (*list)(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg,
+                                 struct err *e);
         int coroutine_fn (*stats)(struct driver *d, const char *box, struct driver_stats *ret, struct err *e);
-        /* Processes of the box that the kernel has ended for want of memory, so far; -errno. Cheap: asked around every command. */
+        /* Processes of the box that the kernel has ended for want of memory, so far; -errno. Cheap: asked around every
+         * command. */
         int64_t coroutine_fn (*oom_kills)(struct driver *d, const char *box);
         /* What the machine has and lacks, as boxhost's hello tells it; owned by the caller. */
         int coroutine_fn (*hello)(struct driver *d, struct json **ret, struct err *e);
@@ -44,16 +47,17 @@ struct driver_ops {
 
 struct driver {
         const struct driver_ops *ops;
-        /* Set by the owner: called on the loop when a box ended by itself, and when the driver lost and regained its engine. */
+        /* Set by the owner: called on the loop when a box ended by itself, and when the driver lost and regained its
+         * engine. */
         void (*on_exit)(const char *box, const char *how, void *arg);
         void (*on_ready)(void *arg);
         void *arg;
 };
 
 /*
- * The local driver (boxhost). Either fds of boxhost connections arrive over a control socket from the supervisor (feed_fd >= 0, a
- * SOCK_SEQPACKET socket that passes descriptors, one per boxhost started), or it connects to a listening boxhost at socket_path.
- * run_dir holds boxd's sockets, `<run_dir>/<box>.sock`.
+ * The local driver (boxhost). Either fds of boxhost connections arrive over a control socket from the supervisor
+ * (feed_fd >= 0, a SOCK_SEQPACKET socket that passes descriptors, one per boxhost started), or it connects to a
+ * listening boxhost at socket_path. run_dir holds boxd's sockets, `<run_dir>/<box>.sock`.
  */
 int driver_local_new(int feed_fd, const char *socket_path, const char *run_dir, struct driver **ret, struct err *e);
 bool driver_local_ready(const struct driver *d);

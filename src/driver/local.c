@@ -92,7 +92,9 @@ static int receive_fd(int feed)
                 struct cmsghdr align;
         } control;
         struct iovec iov = { &byte, 1 };
-        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control };
+        struct msghdr msg = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control
+        };
         ssize_t n = recvmsg(feed, &msg, MSG_CMSG_CLOEXEC);
 
         if (n < 0)
@@ -192,7 +194,8 @@ static int coroutine_fn wait_ready(struct local *l, int64_t timeout_ms, struct e
                 int r = waitq_wait(&l->ready, until - loop_now() > 0 ? until - loop_now() : 0);
 
                 if (r < 0 && !l->sock)
-                        return err_set(e, r == -ETIMEDOUT ? -EAGAIN : r, "boxhost, the program that makes boxes, is not running; nothing was started");
+                        return err_set(e, r == -ETIMEDOUT ? -EAGAIN : r,
+                                       "boxhost, the program that makes boxes, is not running; nothing was started");
         }
         return 0;
 }
@@ -229,8 +232,9 @@ static int coroutine_fn ask(struct local *l, struct json *request, struct json *
                 static const struct {
                         const char *name;
                         int code;
-                } codes[] = { { "ENOENT", -ENOENT }, { "EEXIST", -EEXIST }, { "ENOSPC", -ENOSPC }, { "EINVAL", -EINVAL },
-                              { "ENOTSUP", -EOPNOTSUPP }, { "EBUSY", -EBUSY }, { "EMFILE", -EMFILE }, { "ENOMEM", -ENOMEM } };
+                } codes[] = { { "ENOENT", -ENOENT }, { "EEXIST", -EEXIST },      { "ENOSPC", -ENOSPC },
+                              { "EINVAL", -EINVAL }, { "ENOTSUP", -EOPNOTSUPP }, { "EBUSY", -EBUSY },
+                              { "EMFILE", -EMFILE }, { "ENOMEM", -ENOMEM } };
                 r = -EIO;
                 for (size_t i = 0; i < ARRAY_LEN(codes); i++)
                         if (cstr_eq(code, codes[i].name))
@@ -313,7 +317,8 @@ static int coroutine_fn local_connect(struct driver *d, const char *box, struct 
         return r;
 }
 
-static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg, struct err *e)
+static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, const char *state, void *arg),
+                                   void *arg, struct err *e)
 {
         _cleanup_json_ struct json *answer = NULL;
         int r = ask(local_of(d), request_for("list", NULL), &answer, e);
@@ -353,7 +358,8 @@ static int coroutine_fn local_stats(struct driver *d, const char *box, struct dr
         return 0;
 }
 
-/* boxhost says once where the kernel counts; the file itself is readable by everyone, so no message is needed for each command. */
+/* boxhost says once where the kernel counts; the file itself is readable by everyone, so no message is needed for each
+ * command. */
 static void coroutine_fn learn_oom_file(struct local *l)
 {
         _cleanup_json_ struct json *hello = NULL;
@@ -372,7 +378,8 @@ static int64_t coroutine_fn local_oom_kills(struct driver *d, const char *box)
         if (!l->oom_file)
                 learn_oom_file(l);
         const char *star = l->oom_file ? strchr(l->oom_file, '*') : NULL;
-        _cleanup_free_ char *path = star ? xasprintf("%.*s%s%s", (int) (star - l->oom_file), l->oom_file, box, star + 1) : NULL;
+        _cleanup_free_ char *path =
+                star ? xasprintf("%.*s%s%s", (int) (star - l->oom_file), l->oom_file, box, star + 1) : NULL;
         if (!path || file_read(AT_FDCWD, path, &text) < 0) {
                 int r = local_stats(d, box, &st, NULL);
 

@@ -119,8 +119,8 @@ static int reach_state(const char *dir, struct err *e)
                 return err_sys(e, -errno, "the state folder %s", dir);
         /* A parent of mode 0700 must not keep the unprivileged server from its own files. */
         if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-            mount("state", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=16k") == 0 && mkdir("/mnt/state", 0755) == 0 &&
-            mount(real, "/mnt/state", NULL, MS_BIND, NULL) == 0)
+            mount("state", "/mnt", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=16k") == 0 &&
+            mkdir("/mnt/state", 0755) == 0 && mount(real, "/mnt/state", NULL, MS_BIND, NULL) == 0)
                 (void) snprintf(real, sizeof real, "/mnt/state");
         return chdir(real) < 0 ? err_sys(e, -errno, "the state folder %s", dir) : 0;
 }
@@ -134,7 +134,8 @@ int state_enter(const char *dir, struct err *e)
         int r = reach_state(dir, e);
         if (r < 0)
                 return r;
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
+            setresuid(uid, uid, uid) < 0)
                 return err_sys(e, -errno, "giving up privileges");
         if (setuid(0) == 0)
                 return err_set(e, -EPERM, "privileges could not be given up");

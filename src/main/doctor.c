@@ -69,10 +69,12 @@ int cmd_doctor(int argc, char **argv)
         }
         const struct json *missing = json_get(j, "missing");
         if (geteuid() != 0)
-                (void) printf("Not run as root: boxes need root (parallelsandbox up keeps privileges only in boxhost), and some checks below could not be made.\n");
+                (void) printf("Not run as root: boxes need root (parallelsandbox up keeps privileges only in boxhost), "
+                              "and some checks below could not be made.\n");
         if (json_len(missing) == 0)
                 (void) printf("Nothing is missing: boxes of every kind can run here.\n");
         for (size_t i = 0; i < json_len(missing); i++)
-                (void) printf("%s: %s\n", json_get_str(json_at(missing, i), "what", "?"), json_get_str(json_at(missing, i), "cost", ""));
+                (void) printf("%s: %s\n", json_get_str(json_at(missing, i), "what", "?"),
+                              json_get_str(json_at(missing, i), "cost", ""));
         return 0;
 }

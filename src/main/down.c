@@ -55,8 +55,8 @@ static int cleanup(const char *state, struct err *e)
         return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : err_set(e, -EIO, "boxhost --cleanup failed");
 }
 
-/* The rows of the boxes that were removed: ended on purpose, so the next server must not call them lost. In a child, since
- * entering the state folder gives up the privileges that are needed afterwards. */
+/* The rows of the boxes that were removed: ended on purpose, so the next server must not call them lost. In a child,
+ * since entering the state folder gives up the privileges that are needed afterwards. */
 static void record_end(const char *state)
 {
         pid_t pid = fork();
@@ -67,7 +67,9 @@ static void record_end(const char *state)
 
                 if (state_enter(state, NULL) < 0 || db_open("state.db", &db, NULL) < 0)
                         _exit(1);
-                query(db, &q, "UPDATE boxes SET state = 'deleted', why = 'ended by parallelsandbox down' WHERE state <> 'deleted'");
+                query(db, &q,
+                      "UPDATE boxes SET state = 'deleted', why = 'ended by parallelsandbox down' WHERE state <> "
+                      "'deleted'");
                 int r = query_run(&q, NULL);
                 db_close(db);
                 _exit(r < 0);
@@ -78,7 +80,9 @@ static void record_end(const char *state)
 
 int cmd_down(int argc, char **argv)
 {
-        static const struct option longs[] = { { "state", required_argument, NULL, 's' }, { "purge", no_argument, NULL, 'p' }, { 0 } };
+        static const struct option longs[] = { { "state", required_argument, NULL, 's' },
+                                               { "purge", no_argument, NULL, 'p' },
+                                               { 0 } };
         _cleanup_free_ char *state = default_state_dir();
         struct server_info info;
         struct stat st;
@@ -116,7 +120,8 @@ int cmd_down(int argc, char **argv)
         record_end(state);
         if (purge && remove_tree(AT_FDCWD, state) < 0)
                 return complain("down", 1, "%s could not be removed", state);
-        (void) printf("Stopped; boxes, network and cgroups are removed.%s%s%s\n", purge ? "" : " Keys and the database stay in ", purge ? "" : state,
+        (void) printf("Stopped; boxes, network and cgroups are removed.%s%s%s\n",
+                      purge ? "" : " Keys and the database stay in ", purge ? "" : state,
                       purge ? "" : " (remove them too with --purge).");
         return 0;
 }
@@ -143,7 +148,9 @@ static int coroutine_fn status_main(void *arg, struct err *e)
 
 int cmd_status(int argc, char **argv)
 {
-        static const struct option longs[] = { { "state", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' }, { 0 } };
+        static const struct option longs[] = { { "state", required_argument, NULL, 's' },
+                                               { "json", no_argument, NULL, 'j' },
+                                               { 0 } };
         _cleanup_free_ char *state = default_state_dir();
         struct status s = { 0 };
         struct err e = { 0 };
@@ -163,8 +170,8 @@ int cmd_status(int argc, char **argv)
         if (r == 0)
                 r = remote_run(status_main, &s, &e);
         if (s.json)
-                (void) printf("{\"running\":%s,\"ready\":%s,\"url\":\"%s\",\"pid\":%ld}\n", r == 0 ? "true" : "false", s.ready ? "true" : "false",
-                              r == 0 ? s.info.url : "", r == 0 ? (long) s.info.pid : 0);
+                (void) printf("{\"running\":%s,\"ready\":%s,\"url\":\"%s\",\"pid\":%ld}\n", r == 0 ? "true" : "false",
+                              s.ready ? "true" : "false", r == 0 ? s.info.url : "", r == 0 ? (long) s.info.pid : 0);
         else if (r == 0)
                 (void) printf("%s  pid %ld  %s\n", s.info.url, (long) s.info.pid, s.ready ? "ready" : "not ready");
         else

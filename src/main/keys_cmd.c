@@ -17,7 +17,9 @@ struct options {
 
 static int parse(int argc, char **argv, struct options *o)
 {
-        static const struct option longs[] = { { "state", required_argument, NULL, 's' }, { "json", no_argument, NULL, 'j' }, { 0 } };
+        static const struct option longs[] = { { "state", required_argument, NULL, 's' },
+                                               { "json", no_argument, NULL, 'j' },
+                                               { 0 } };
         int c;
 
         while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
@@ -83,7 +85,9 @@ static int text_row(const struct key_row *k, void *arg)
 
         (void) arg;
         (void) printf("%s  %-12s  %-20s  %s\n", k->id, k->hint, k->name,
-                      k->revoked_at ? "revoked" : k->last_used_at ? rfc3339(k->last_used_at, at) : "never used");
+                      k->revoked_at     ? "revoked"
+                      : k->last_used_at ? rfc3339(k->last_used_at, at)
+                                        : "never used");
         return 0;
 }
 

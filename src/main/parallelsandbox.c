@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 static const struct command commands[] = {
-        { "up", "[--state DIR] [--listen ADDR] [--json]", "start a server in the background, a first box in it, and say how to connect an agent", cmd_up },
+        { "up", "[--state DIR] [--listen ADDR] [--json]",
+          "start a server in the background, a first box in it, and say how to connect an agent", cmd_up },
         { "down", "[--state DIR] [--purge]", "stop that server and undo what it changed on this machine", cmd_down },
         { "status", "[--state DIR] [--json]", "what runs", cmd_status },
-        { "serve", "--state DIR [--listen ADDR] [--boxhost SOCKET] [--log-level L] …", "run a server in the foreground", cmd_serve },
+        { "serve", "--state DIR [--listen ADDR] [--boxhost SOCKET] [--log-level L] …", "run a server in the foreground",
+          cmd_serve },
         { "doctor", "[--json]", "what this machine lacks, and what that costs", cmd_doctor },
         { "keys", "add NAME | list | revoke ID [--state DIR] [--json]", "API keys", cmd_keys },
 };
@@ -22,7 +24,8 @@ static void usage(FILE *to)
 {
         (void) fprintf(to, "ParallelSandbox " PSBX_VERSION ": parallel Linux boxes for coding agents\n\n");
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-                (void) fprintf(to, "  parallelsandbox %s %s\n        %s\n", commands[i].name, commands[i].args, commands[i].help);
+                (void) fprintf(to, "  parallelsandbox %s %s\n        %s\n", commands[i].name, commands[i].args,
+                               commands[i].help);
         (void) fprintf(to, "\nEvery command takes --help. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
@@ -47,7 +50,8 @@ int main(int argc, char **argv)
                 if (cstr_eq(argv[1], commands[i].name)) {
                         for (int j = 2; j < argc; j++)
                                 if (cstr_eq(argv[j], "--help")) {
-                                        (void) printf("parallelsandbox %s %s\n  %s\n", commands[i].name, commands[i].args, commands[i].help);
+                                        (void) printf("parallelsandbox %s %s\n  %s\n", commands[i].name,
+                                                      commands[i].args, commands[i].help);
                                         return 0;
                                 }
                         return commands[i].run(argc - 1, argv + 1);

@@ -44,7 +44,9 @@ int coroutine_fn remote_get(struct remote *r, const char *path, struct json **re
 {
         _cleanup_free_ char *bearer = xasprintf("Bearer %s", r->key ? r->key : "");
         const char *headers[] = { "Authorization", bearer, NULL };
-        struct http_request q = { .method = "GET", .path = path, .headers = r->key ? headers : headers + 2, .answer_ms = ANSWER_MS };
+        struct http_request q = {
+                .method = "GET", .path = path, .headers = r->key ? headers : headers + 2, .answer_ms = ANSWER_MS
+        };
         _cleanup_buf_ struct buf body = BUF_MAX(BODY_MAX);
         int status = exchange(r, &q, &body, e);
 
@@ -85,7 +87,13 @@ static int parse_answer(const struct buf *body, struct json **ret, struct err *e
 int coroutine_fn remote_tool(struct remote *r, const char *tool, struct json *args, struct json **ret, struct err *e)
 {
         _cleanup_free_ char *bearer = xasprintf("Bearer %s", r->key ? r->key : "");
-        const char *headers[] = { "Authorization", bearer, "Content-Type", "application/json", "Accept", "application/json, text/event-stream", NULL };
+        const char *headers[] = { "Authorization",
+                                  bearer,
+                                  "Content-Type",
+                                  "application/json",
+                                  "Accept",
+                                  "application/json, text/event-stream",
+                                  NULL };
         _cleanup_json_ struct json *message = json_obj(), *answer = NULL;
         struct json *params = json_obj();
         _cleanup_buf_ struct buf body = BUF_MAX(BODY_MAX);
@@ -97,7 +105,12 @@ int coroutine_fn remote_tool(struct remote *r, const char *tool, struct json *ar
         json_set_str(message, "method", "tools/call");
         json_set(message, "params", params);
         _cleanup_free_ char *text = json_text(message);
-        struct http_request q = { .method = "POST", .path = "/mcp", .headers = headers, .body = text, .body_len = strlen(text), .answer_ms = ANSWER_MS };
+        struct http_request q = { .method = "POST",
+                                  .path = "/mcp",
+                                  .headers = headers,
+                                  .body = text,
+                                  .body_len = strlen(text),
+                                  .answer_ms = ANSWER_MS };
         int status = exchange(r, &q, &body, e);
 
         if (status < 0)
@@ -109,7 +122,8 @@ int coroutine_fn remote_tool(struct remote *r, const char *tool, struct json *ar
                 return k;
         const struct json *result = json_get(answer, "result");
         if (!result)
-                return err_set(e, -EIO, "%s: %s", tool, json_get_str(json_get(answer, "error"), "message", "no result"));
+                return err_set(e, -EIO, "%s: %s", tool,
+                               json_get_str(json_get(answer, "error"), "message", "no result"));
         if (json_get_bool(result, "isError", false))
                 return err_set(e, -EIO, "%s", json_get_str(json_at(json_get(result, "content"), 0), "text", tool));
         *ret = json_ref(json_get(result, "structuredContent"));

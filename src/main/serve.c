@@ -55,14 +55,19 @@ struct server {
         int exit_code;
 };
 
-static const char instructions[] =
-        "Parallel Linux boxes to work in. sandbox_start makes one (say in `goal` what it is for), sandbox_sync puts your working tree"
-        " into /work/<dest> (only what changed is sent; call it again after edits), sandbox_exec runs bash commands there,"
-        " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) brings files back, sandbox_stop ends the box."
-        " Boxes are independent of each other and of this conversation: keep the ids, start several for parallel work, and find them"
-        " again with sandbox_list. Every command needs a `note`: one sentence for the person who watches. Commands run as root in the"
-        " box and reach the Internet, not the host. A command that may take longer than your client waits for a tool belongs in the"
-        " background: `background: true`, then sandbox_procs {action: \"wait\"}.";
+static const char instructions[] = "Parallel Linux boxes to work in. sandbox_start makes one (say in `goal` what it is "
+                                   "for), sandbox_sync puts your working tree"
+                                   " into /work/<dest> (only what changed is sent; call it again after edits), "
+                                   "sandbox_exec runs bash commands there,"
+                                   " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) "
+                                   "brings files back, sandbox_stop ends the box."
+                                   " Boxes are independent of each other and of this conversation: keep the ids, start "
+                                   "several for parallel work, and find them"
+                                   " again with sandbox_list. Every command needs a `note`: one sentence for the "
+                                   "person who watches. Commands run as root in the"
+                                   " box and reach the Internet, not the host. A command that may take longer than "
+                                   "your client waits for a tool belongs in the"
+                                   " background: `background: true`, then sandbox_procs {action: \"wait\"}.";
 
 static int session_new(const char *owner, const char *version, const char *client, char id[static 40], void *arg)
 {
@@ -92,20 +97,28 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 static int parse_options(int argc, char **argv, struct options *o)
 {
         enum { OPT_MAX_BOXES = 256 };
-        static const struct option longs[] = {
-                { "state", required_argument, NULL, 's' },     { "listen", required_argument, NULL, 'l' },
-                { "boxhost", required_argument, NULL, 'b' },   { "log-level", required_argument, NULL, 'L' },
-                { "allow-net", required_argument, NULL, 'n' }, { "host", required_argument, NULL, 'H' },
-                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES }, { 0 }
-        };
+        static const struct option longs[] = { { "state", required_argument, NULL, 's' },
+                                               { "listen", required_argument, NULL, 'l' },
+                                               { "boxhost", required_argument, NULL, 'b' },
+                                               { "log-level", required_argument, NULL, 'L' },
+                                               { "allow-net", required_argument, NULL, 'n' },
+                                               { "host", required_argument, NULL, 'H' },
+                                               { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
+                                               { 0 } };
         int c;
 
         *o = (struct options){ .listen = DEFAULT_LISTEN, .level = LOG_LEVEL_INFO, .level_name = "info" };
         while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
                 switch (c) {
-                case 's': o->state = optarg; break;
-                case 'l': o->listen = optarg; break;
-                case 'b': o->boxhost_socket = optarg; break;
+                case 's':
+                        o->state = optarg;
+                        break;
+                case 'l':
+                        o->listen = optarg;
+                        break;
+                case 'b':
+                        o->boxhost_socket = optarg;
+                        break;
                 case 'L':
                         o->level_name = optarg;
                         if (log_level_parse(optarg, &o->level) < 0)
@@ -130,8 +143,10 @@ static int parse_options(int argc, char **argv, struct options *o)
                 }
         }
         if (!o->state || optind < argc)
-                return complain("serve", EXIT_USAGE, "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] [--allow-net CIDR]…"
-                                                     " [--host NAME]… [--log-level L]");
+                return complain("serve", EXIT_USAGE,
+                                "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
+                                "[--allow-net CIDR]…"
+                                " [--host NAME]… [--log-level L]");
         return 0;
 }
 
@@ -147,7 +162,9 @@ static int take_lock(struct server *s, struct err *e)
         for (int i = 0; i < 100 && flock(s->lock, LOCK_EX | LOCK_NB) < 0; i++)
                 (void) nanosleep(&pause, NULL);
         if (flock(s->lock, LOCK_EX | LOCK_NB) < 0)
-                return err_set(e, -EBUSY, "another server runs in %s: stop it, or give this one a folder of its own with --state", s->o->state);
+                return err_set(e, -EBUSY,
+                               "another server runs in %s: stop it, or give this one a folder of its own with --state",
+                               s->o->state);
         return 0;
 }
 
@@ -186,8 +203,10 @@ static int start_privileged_part(struct server *s, struct err *e)
         if (s->o->boxhost_socket)
                 return 0;
         if (geteuid() != 0)
-                return err_set(e, -EPERM, "boxes need root on this machine: run this as root (it keeps no privileges for itself), or give"
-                                          " --boxhost SOCKET of a boxhost that root started");
+                return err_set(
+                        e, -EPERM,
+                        "boxes need root on this machine: run this as root (it keeps no privileges for itself), or give"
+                        " --boxhost SOCKET of a boxhost that root started");
         int r = boxhost_argv(s, &argv, e);
         return r < 0 ? r : supervisor_start(argv, &s->feed, e);
 }
@@ -229,9 +248,18 @@ static int open_state(struct server *s, struct err *e)
 static int start_http(struct server *s, struct err *e)
 {
         struct mcp_config mcp = {
-                .name = "parallelsandbox", .title = "ParallelSandbox", .version = PSBX_VERSION, .instructions = instructions,
-                .tools = tools_table, .tool_count = TOOL_COUNT, .call = call_tool, .session_new = session_new,
-                .session_check = session_check, .session_end = session_end, .caller_header = "x-psbx-agent", .arg = s,
+                .name = "parallelsandbox",
+                .title = "ParallelSandbox",
+                .version = PSBX_VERSION,
+                .instructions = instructions,
+                .tools = tools_table,
+                .tool_count = TOOL_COUNT,
+                .call = call_tool,
+                .session_new = session_new,
+                .session_check = session_check,
+                .session_end = session_end,
+                .caller_header = "x-psbx-agent",
+                .arg = s,
         };
         struct http_limits limits = { .connections = 16384, .per_address = 16384, .requests_running = 12000 };
 
@@ -242,13 +270,16 @@ static int start_http(struct server *s, struct err *e)
                 return r;
         s->port = http_server_port(s->http);
         const char *colon = strchr(s->host, ':') ? "[]" : "";
-        (void) snprintf(s->origin, sizeof s->origin, "http://%.1s%s%.1s:%u", colon, s->host, colon[0] ? colon + 1 : "", s->port);
+        (void) snprintf(s->origin, sizeof s->origin, "http://%.1s%s%.1s:%u", colon, s->host, colon[0] ? colon + 1 : "",
+                        s->port);
         return 0;
 }
 
 static int start_control(struct server *s, struct err *e)
 {
-        struct control_config cfg = { .origin = s->origin, .default_image = "host", .boxes_max = (int64_t) s->o->boxes_max,
+        struct control_config cfg = { .origin = s->origin,
+                                      .default_image = "host",
+                                      .boxes_max = (int64_t) s->o->boxes_max,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -263,8 +294,15 @@ static int start_control(struct server *s, struct err *e)
 
 static void wire_front(struct server *s)
 {
-        s->front = (struct front){ .control = s->control, .mcp = s->mcp, .http = s->http, .db = s->db, .host = s->host, .port = s->port,
-                                   .extra_hosts = s->o->hosts, .started_ms = clock_ms(), .driver_ready = driver_local_ready };
+        s->front = (struct front){ .control = s->control,
+                                   .mcp = s->mcp,
+                                   .http = s->http,
+                                   .db = s->db,
+                                   .host = s->host,
+                                   .port = s->port,
+                                   .extra_hosts = s->o->hosts,
+                                   .started_ms = clock_ms(),
+                                   .driver_ready = driver_local_ready };
 }
 
 static int announce(struct server *s, struct err *e)

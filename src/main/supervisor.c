@@ -22,7 +22,9 @@ static int send_fd(int to, int fd)
                 struct cmsghdr align;
         } control = { { 0 } };
         struct iovec iov = { &byte, 1 };
-        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control };
+        struct msghdr msg = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control
+        };
         struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
         c->cmsg_level = SOL_SOCKET;

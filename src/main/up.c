@@ -21,7 +21,9 @@
 
 #define READY_MS 60000
 #define FIRST_BOX "first"
-#define FIRST_COMMAND "echo \"hello from $(hostname): $(. /etc/os-release && echo \"$PRETTY_NAME\"), $(nproc) cores, user $(id -un)\""
+#define FIRST_COMMAND                                                                                              \
+        "echo \"hello from $(hostname): $(. /etc/os-release && echo \"$PRETTY_NAME\"), $(nproc) cores, user $(id " \
+        "-un)\""
 
 struct up {
         char *state;
@@ -98,7 +100,8 @@ static int coroutine_fn wait_ready(struct up *u, struct err *e)
                 int status = 0;
 
                 if (u->server && waitpid(u->server, &status, WNOHANG) == u->server)
-                        return err_set(e, -EIO, "the server ended at once (status %d)", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+                        return err_set(e, -EIO, "the server ended at once (status %d)",
+                                       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
                 if (server_info_read(u->state, &u->info, e) == 0 && remote_open(u->info.url, NULL, &r, e) == 0) {
                         int code = remote_get(&r, "/readyz", NULL, e);
 
@@ -178,7 +181,8 @@ static int coroutine_fn try_box(struct up *u, struct err *e)
                 ret = remote_tool(&r, "sandbox_exec", args, &ran, e);
         }
         if (ret == 0 && json_get_int(ran, "exitCode", -1) != 0)
-                ret = err_set(e, -EIO, "the first command ended with %lld: %s", (long long) json_get_int(ran, "exitCode", -1), json_get_str(ran, "stderr", ""));
+                ret = err_set(e, -EIO, "the first command ended with %lld: %s",
+                              (long long) json_get_int(ran, "exitCode", -1), json_get_str(ran, "stderr", ""));
         if (ret == 0)
                 u->output = xstrdup(json_get_str(ran, "stdout", ""));
         remote_close(&r);
@@ -227,16 +231,22 @@ static void report(const struct up *u, const char *adapter)
         }
         (void) printf("Box %s says:\n\n  %s\n", u->id, u->output);
         (void) printf("Open %s/ in a browser.\n\nConnect an agent, Claude Code for example:\n\n", u->info.url);
-        (void) printf("  claude mcp add parallelsandbox --env PARALLELSANDBOX_MCP_URL=%s/mcp --env PARALLELSANDBOX_API_KEY=%s -- %s\n\n", u->info.url, u->key, adapter);
+        (void) printf("  claude mcp add parallelsandbox --env PARALLELSANDBOX_MCP_URL=%s/mcp --env "
+                      "PARALLELSANDBOX_API_KEY=%s -- %s\n\n",
+                      u->info.url, u->key, adapter);
         (void) printf("or, without sandbox_sync and sandbox_pull, over plain HTTP:\n\n");
-        (void) printf("  claude mcp add --transport http parallelsandbox %s/mcp --header \"Authorization: Bearer %s\"\n\n", u->info.url, u->key);
+        (void) printf(
+                "  claude mcp add --transport http parallelsandbox %s/mcp --header \"Authorization: Bearer %s\"\n\n",
+                u->info.url, u->key);
         (void) printf("Stop it with: parallelsandbox down\n");
 }
 
 int cmd_up(int argc, char **argv)
 {
-        static const struct option longs[] = { { "state", required_argument, NULL, 's' }, { "listen", required_argument, NULL, 'l' },
-                                               { "json", no_argument, NULL, 'j' }, { 0 } };
+        static const struct option longs[] = { { "state", required_argument, NULL, 's' },
+                                               { "listen", required_argument, NULL, 'l' },
+                                               { "json", no_argument, NULL, 'j' },
+                                               { 0 } };
         struct up u = { .state = default_state_dir(), .listen = DEFAULT_LISTEN };
         _cleanup_free_ char *adapter = NULL;
         struct err e = { 0 };
@@ -255,8 +265,10 @@ int cmd_up(int argc, char **argv)
                 }
         }
         if (geteuid() != 0)
-                return complain("up", 1, "boxes need root on this machine: run it as root (the server keeps no privileges for itself);"
-                                         " parallelsandbox doctor says more");
+                return complain(
+                        "up", 1,
+                        "boxes need root on this machine: run it as root (the server keeps no privileges for itself);"
+                        " parallelsandbox doctor says more");
         r = state_prepare(u.state, &e);
         if (r == 0)
                 r = remote_run(up_main, &u, &e);

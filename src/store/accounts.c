@@ -32,8 +32,8 @@ int accounts_first(struct db *db, char **ret, struct err *e)
         return 0;
 }
 
-int keys_insert(struct db *db, const char *id, const char *account, const char *name, const unsigned char hash[32], const char *hint,
-                struct err *e)
+int keys_insert(struct db *db, const char *id, const char *account, const char *name, const unsigned char hash[32],
+                const char *hint, struct err *e)
 {
         struct query q;
 
@@ -78,10 +78,17 @@ int keys_each(struct db *db, int (*fn)(const struct key_row *k, void *arg), void
         struct query q;
         int r = 0;
 
-        query(db, &q, "SELECT id, account_id, name, hint, created_at, last_used_at, revoked_at FROM keys ORDER BY created_at, id");
+        query(db, &q,
+              "SELECT id, account_id, name, hint, created_at, last_used_at, revoked_at FROM keys ORDER BY created_at, "
+              "id");
         while (r == 0 && query_row(&q)) {
-                struct key_row k = { .id = col_str(&q, 0), .account = col_str(&q, 1), .name = col_str(&q, 2), .hint = col_str(&q, 3),
-                                     .created_at = col_int(&q, 4), .last_used_at = col_int(&q, 5), .revoked_at = col_int(&q, 6) };
+                struct key_row k = { .id = col_str(&q, 0),
+                                     .account = col_str(&q, 1),
+                                     .name = col_str(&q, 2),
+                                     .hint = col_str(&q, 3),
+                                     .created_at = col_int(&q, 4),
+                                     .last_used_at = col_int(&q, 5),
+                                     .revoked_at = col_int(&q, 6) };
                 r = fn(&k, arg);
         }
         int end = query_end(&q, NULL);
@@ -103,8 +110,9 @@ int agents_called(struct db *db, const char *account, const char *agent, const c
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO agents (account_id, id, client, called_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE"
-                      " SET called_at = ?4, client = coalesce(?3, client), left_at = NULL");
+        query(db, &q,
+              "INSERT INTO agents (account_id, id, client, called_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE"
+              " SET called_at = ?4, client = coalesce(?3, client), left_at = NULL");
         query_str(&q, account);
         query_str(&q, agent);
         query_str(&q, client);
@@ -116,8 +124,10 @@ int agents_heartbeat(struct db *db, const char *account, const char *agent, cons
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO agents (account_id, id, client, called_at, heartbeat_at) VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT"
-                      " DO UPDATE SET heartbeat_at = ?4, client = coalesce(?3, client), left_at = NULL");
+        query(db, &q,
+              "INSERT INTO agents (account_id, id, client, called_at, heartbeat_at) VALUES (?1, ?2, ?3, ?4, ?4) ON "
+              "CONFLICT"
+              " DO UPDATE SET heartbeat_at = ?4, client = coalesce(?3, client), left_at = NULL");
         query_str(&q, account);
         query_str(&q, agent);
         query_str(&q, client);
@@ -166,7 +176,8 @@ int sessions_insert(struct db *db, const char *id, const char *account, const ch
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO sessions (id, account_id, version, client, created_at, used_at) VALUES (?1,?2,?3,?4,?5,?5)");
+        query(db, &q,
+              "INSERT INTO sessions (id, account_id, version, client, created_at, used_at) VALUES (?1,?2,?3,?4,?5,?5)");
         query_str(&q, id);
         query_str(&q, account);
         query_str(&q, version);
@@ -218,7 +229,9 @@ int sessions_trim(struct db *db, int64_t before_ms, int64_t keep)
 {
         struct query q;
 
-        query(db, &q, "DELETE FROM sessions WHERE used_at < ?1 OR id IN (SELECT id FROM sessions ORDER BY used_at DESC LIMIT -1 OFFSET ?2)");
+        query(db, &q,
+              "DELETE FROM sessions WHERE used_at < ?1 OR id IN (SELECT id FROM sessions ORDER BY used_at DESC LIMIT "
+              "-1 OFFSET ?2)");
         query_int(&q, before_ms);
         query_int(&q, keep);
         return query_run(&q, NULL);

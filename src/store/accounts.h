@@ -10,8 +10,8 @@ struct key_row {
         const char *id, *account, *name, *hint;
         int64_t created_at, last_used_at, revoked_at;
 };
-int keys_insert(struct db *db, const char *id, const char *account, const char *name, const unsigned char hash[32], const char *hint,
-                struct err *e);
+int keys_insert(struct db *db, const char *id, const char *account, const char *name, const unsigned char hash[32],
+                const char *hint, struct err *e);
 /* The account of a live key by its hash, allocated with the key's id; -ENOENT. Marks the use at most once a minute. */
 int keys_find(struct db *db, const unsigned char hash[32], char **ret_account, char **ret_key);
 int keys_each(struct db *db, int (*fn)(const struct key_row *k, void *arg), void *arg);

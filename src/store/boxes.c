@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BOX_COLUMNS \
+#define BOX_COLUMNS                                                                                      \
         "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, services, repos, " \
         "created_at, used_at, ended_at, oom_kills"
 #define COMMAND_MAX 8192
@@ -15,8 +15,8 @@
 
 void box_row_done(struct box_row *b)
 {
-        char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
-                         &b->why,   &b->agent,   &b->agent_client, &b->services, &b->repos };
+        char **all[] = { &b->id,    &b->account, &b->name,  &b->goal,         &b->image,    &b->size,
+                         &b->state, &b->why,     &b->agent, &b->agent_client, &b->services, &b->repos };
 
         for (size_t i = 0; i < ARRAY_LEN(all); i++) {
                 free(*all[i]);
@@ -26,8 +26,8 @@ void box_row_done(struct box_row *b)
 
 static void row_from(struct query *q, struct box_row *b)
 {
-        char **all[] = { &b->id,    &b->account, &b->name,         &b->goal,      &b->image,    &b->size, &b->state,
-                         &b->why,   &b->agent,   &b->agent_client, &b->services, &b->repos };
+        char **all[] = { &b->id,    &b->account, &b->name,  &b->goal,         &b->image,    &b->size,
+                         &b->state, &b->why,     &b->agent, &b->agent_client, &b->services, &b->repos };
 
         *b = (struct box_row){ 0 };
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -43,8 +43,8 @@ int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
         struct query q;
 
         query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
-        const char *values[] = { b->id,    b->account,      b->name,      b->goal,     b->image, b->size, b->state, b->why,
-                                 b->agent, b->agent_client, b->services, b->repos };
+        const char *values[] = { b->id,    b->account, b->name,  b->goal,         b->image,    b->size,
+                                 b->state, b->why,     b->agent, b->agent_client, b->services, b->repos };
         for (size_t i = 0; i < ARRAY_LEN(values); i++)
                 query_str(&q, values[i]);
         query_int(&q, b->created_at);
@@ -57,7 +57,9 @@ int boxes_get(struct db *db, const char *account, const char *id, struct box_row
         struct query q;
         int found = 0;
 
-        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE id = ?1 AND (?2 IS NULL OR account_id = ?2) AND state <> 'deleted'");
+        query(db, &q,
+              "SELECT " BOX_COLUMNS
+              " FROM boxes WHERE id = ?1 AND (?2 IS NULL OR account_id = ?2) AND state <> 'deleted'");
         query_str(&q, id);
         query_str(&q, account);
         if (query_row(&q)) {
@@ -74,9 +76,10 @@ int boxes_set_state(struct db *db, const char *id, const char *state, const char
 {
         struct query q;
 
-        query(db, &q, "UPDATE boxes SET state = ?1, why = ?2,"
-                      " ended_at = CASE WHEN ?1 IN ('starting','running','frozen') THEN NULL ELSE coalesce(ended_at, ?3) END"
-                      " WHERE id = ?4");
+        query(db, &q,
+              "UPDATE boxes SET state = ?1, why = ?2,"
+              " ended_at = CASE WHEN ?1 IN ('starting','running','frozen') THEN NULL ELSE coalesce(ended_at, ?3) END"
+              " WHERE id = ?4");
         query_str(&q, state);
         query_str(&q, why);
         query_int(&q, wall_ms());
@@ -88,8 +91,10 @@ int boxes_touch(struct db *db, const char *id, const char *agent, const char *cl
 {
         struct query q;
 
-        query(db, &q, "UPDATE boxes SET used_at = ?1, agent_id = coalesce(?2, agent_id), agent_client = coalesce(?3, agent_client)"
-                      " WHERE id = ?4");
+        query(db, &q,
+              "UPDATE boxes SET used_at = ?1, agent_id = coalesce(?2, agent_id), agent_client = coalesce(?3, "
+              "agent_client)"
+              " WHERE id = ?4");
         query_int(&q, wall_ms());
         query_str(&q, agent);
         query_str(&q, client);
@@ -126,15 +131,17 @@ int boxes_delete(struct db *db, const char *id, struct err *e)
         return query_run(&q, e);
 }
 
-int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg), void *arg)
+int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg),
+               void *arg)
 {
         struct query q;
         struct box_row *rows = NULL;
         size_t n = 0;
         int r = 0;
 
-        query(db, &q, "SELECT " BOX_COLUMNS " FROM boxes WHERE (?1 IS NULL OR account_id = ?1) AND state <> 'deleted'"
-                      " AND (?2 OR state IN ('starting','running','frozen','lost')) ORDER BY used_at DESC LIMIT ?3");
+        query(db, &q,
+              "SELECT " BOX_COLUMNS " FROM boxes WHERE (?1 IS NULL OR account_id = ?1) AND state <> 'deleted'"
+              " AND (?2 OR state IN ('starting','running','frozen','lost')) ORDER BY used_at DESC LIMIT ?3");
         query_str(&q, account);
         query_int(&q, all);
         query_int(&q, limit);
@@ -169,7 +176,9 @@ int steps_begin(struct db *db, struct step *s, struct err *e)
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO steps (box_id, tool, exec_id, agent_id, command, directory, note, started_at) VALUES (?,?,?,?,?,?,?,?)");
+        query(db, &q,
+              "INSERT INTO steps (box_id, tool, exec_id, agent_id, command, directory, note, started_at) VALUES "
+              "(?,?,?,?,?,?,?,?)");
         query_str(&q, s->box);
         query_str(&q, s->tool);
         query_str(&q, s->exec_id);
@@ -188,7 +197,9 @@ int steps_begin(struct db *db, struct step *s, struct err *e)
         /* Trimming every time would double the cost of a call. */
         if (s->id % 64 != 0)
                 return 0;
-        query(db, &q, "DELETE FROM steps WHERE box_id = ?1 AND id <= (SELECT id FROM steps WHERE box_id = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)");
+        query(db, &q,
+              "DELETE FROM steps WHERE box_id = ?1 AND id <= (SELECT id FROM steps WHERE box_id = ?1 ORDER BY id DESC "
+              "LIMIT 1 OFFSET ?2)");
         query_str(&q, s->box);
         query_int(&q, STEPS_KEPT);
         (void) query_run(&q, NULL);
@@ -199,7 +210,8 @@ int steps_end(struct db *db, const struct step *s, struct err *e)
 {
         struct query q;
 
-        query(db, &q, "UPDATE steps SET ended_at=?, exit_code=?, signal=?, timed_out=?, oom_killed=?, error=? WHERE id=?");
+        query(db, &q,
+              "UPDATE steps SET ended_at=?, exit_code=?, signal=?, timed_out=?, oom_killed=?, error=? WHERE id=?");
         query_int(&q, s->ended_at);
         if (s->has_exit)
                 query_int(&q, s->exit_code);
@@ -218,17 +230,31 @@ int steps_last(struct db *db, const char *box, int n, int (*fn)(const struct ste
         struct query q;
         int r = 0;
 
-        query(db, &q, "SELECT * FROM (SELECT id, tool, exec_id, agent_id, command, directory, note, started_at, ended_at, exit_code,"
-                      " signal, timed_out, oom_killed, error FROM steps WHERE box_id = ? ORDER BY id DESC LIMIT ?) ORDER BY id");
+        query(db, &q,
+              "SELECT * FROM (SELECT id, tool, exec_id, agent_id, command, directory, note, started_at, ended_at, "
+              "exit_code,"
+              " signal, timed_out, oom_killed, error FROM steps WHERE box_id = ? ORDER BY id DESC LIMIT ?) ORDER BY "
+              "id");
         query_str(&q, box);
         query_int(&q, n);
         while (r == 0 && query_row(&q)) {
                 struct step s = {
-                        .id = col_int(&q, 0), .box = box, .tool = col_str(&q, 1), .exec_id = col_str(&q, 2),
-                        .agent = col_str(&q, 3), .command = col_str(&q, 4), .directory = col_str(&q, 5), .note = col_str(&q, 6),
-                        .started_at = col_int(&q, 7), .ended_at = col_int(&q, 8), .has_exit = !col_null(&q, 9),
-                        .exit_code = col_int(&q, 9), .signal = col_str(&q, 10), .timed_out = col_int(&q, 11) != 0,
-                        .oom_killed = col_int(&q, 12) != 0, .error = col_str(&q, 13),
+                        .id = col_int(&q, 0),
+                        .box = box,
+                        .tool = col_str(&q, 1),
+                        .exec_id = col_str(&q, 2),
+                        .agent = col_str(&q, 3),
+                        .command = col_str(&q, 4),
+                        .directory = col_str(&q, 5),
+                        .note = col_str(&q, 6),
+                        .started_at = col_int(&q, 7),
+                        .ended_at = col_int(&q, 8),
+                        .has_exit = !col_null(&q, 9),
+                        .exit_code = col_int(&q, 9),
+                        .signal = col_str(&q, 10),
+                        .timed_out = col_int(&q, 11) != 0,
+                        .oom_killed = col_int(&q, 12) != 0,
+                        .error = col_str(&q, 13),
                 };
                 r = fn(&s, arg);
         }

@@ -14,13 +14,16 @@ void box_row_done(struct box_row *b);
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e);
 /* -ENOENT for an unknown id, a foreign account's, or a deleted box. account NULL: any. */
 int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e);
-int boxes_set_state(struct db *db, const char *id, const char *state, const char *why, struct err *e); /* sets ended_at when it ends */
+int boxes_set_state(struct db *db, const char *id, const char *state, const char *why,
+                    struct err *e); /* sets ended_at when it ends */
 int boxes_touch(struct db *db, const char *id, const char *agent, const char *client);
 int boxes_set_repos(struct db *db, const char *id, const char *repos);
 int boxes_set_oom(struct db *db, const char *id, int64_t kills);
 int boxes_delete(struct db *db, const char *id, struct err *e);
-/* Calls fn for each, most recently used first; account NULL: all; all: ended ones too. fn's non-zero stops and is returned. */
-int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg), void *arg);
+/* Calls fn for each, most recently used first; account NULL: all; all: ended ones too. fn's non-zero stops and is
+ * returned. */
+int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn)(const struct box_row *b, void *arg),
+               void *arg);
 int64_t boxes_count(struct db *db, const char *state);
 
 struct step {

@@ -69,7 +69,8 @@ static int migrate(struct db *db, struct err *e)
         if (r < 0)
                 return r;
         if (version > (int64_t) migration_count)
-                return err_set(e, -EPROTO, "the database is of version %lld, this program knows %zu: use the newer release",
+                return err_set(e, -EPROTO,
+                               "the database is of version %lld, this program knows %zu: use the newer release",
                                (long long) version, migration_count);
         for (size_t i = (size_t) version; i < migration_count; i++) {
                 char *pragma = xasprintf("PRAGMA user_version = %zu", i + 1);
@@ -112,8 +113,10 @@ int db_open(const char *path, struct db **ret, struct err *e)
         if (r == 0) {
                 (void) sqlite3_busy_timeout(db->sq, 10000);
                 (void) sqlite3_extended_result_codes(db->sq, 1);
-                r = exec_sql(db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
-                                 "PRAGMA trusted_schema=OFF; PRAGMA cache_size=-2048", e);
+                r = exec_sql(db,
+                             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
+                             "PRAGMA trusted_schema=OFF; PRAGMA cache_size=-2048",
+                             e);
         }
         if (r == 0)
                 r = migrate(db, e);

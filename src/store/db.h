@@ -1,9 +1,10 @@
 /*
  * db: one SQLite database in WAL mode, STRICT tables, forward migrations. The only folder that includes sqlite3.h.
  *
- * One connection, used on the loop thread only; transactions are short and nothing suspends inside one. A statement that changed
- * something is durable against kill -9 when the function returns (WAL, synchronous=NORMAL), which is before anything is answered.
- * A second program may open the same file (`parallelsandbox keys`): busy_timeout makes writers wait for each other.
+ * One connection, used on the loop thread only; transactions are short and nothing suspends inside one. A statement
+ * that changed something is durable against kill -9 when the function returns (WAL, synchronous=NORMAL), which is
+ * before anything is answered. A second program may open the same file (`parallelsandbox keys`): busy_timeout makes
+ * writers wait for each other.
  */
 #pragma once
 
@@ -29,8 +30,9 @@ void db_rollback(struct db *db);
 
 /*
  * One statement, prepared once and cached by its text (which must be a string constant).
- *   struct query q; query(db, &q, "SELECT … WHERE id = ?"); query_str(&q, id); while (query_row(&q)) … ; r = query_end(&q, e);
- * Errors are sticky and come out of query_end. Bound strings are copied; columns are valid until the next query_row/query_end.
+ *   struct query q; query(db, &q, "SELECT … WHERE id = ?"); query_str(&q, id); while (query_row(&q)) … ; r =
+ * query_end(&q, e); Errors are sticky and come out of query_end. Bound strings are copied; columns are valid until the
+ * next query_row/query_end.
  */
 struct query {
         struct db *db;
@@ -40,18 +42,18 @@ struct query {
 };
 
 void query(struct db *db, struct query *q, const char *sql);
-void query_str(struct query *q, const char *s);              /* NULL binds NULL */
+void query_str(struct query *q, const char *s); /* NULL binds NULL */
 void query_strn(struct query *q, struct str s);
 void query_blob(struct query *q, const void *p, size_t n);
 void query_int(struct query *q, int64_t v);
 void query_null(struct query *q);
-bool query_row(struct query *q);                             /* true while there is a row */
-int query_end(struct query *q, struct err *e);               /* 0, -EEXIST for a constraint, -EIO … */
-int query_run(struct query *q, struct err *e);               /* for statements without rows */
-int64_t query_changes(struct db *db);                        /* rows changed by the last statement */
+bool query_row(struct query *q);               /* true while there is a row */
+int query_end(struct query *q, struct err *e); /* 0, -EEXIST for a constraint, -EIO … */
+int query_run(struct query *q, struct err *e); /* for statements without rows */
+int64_t query_changes(struct db *db);          /* rows changed by the last statement */
 int64_t query_last_id(struct db *db);
 
-const char *col_str(struct query *q, int i);                 /* NULL for NULL */
+const char *col_str(struct query *q, int i); /* NULL for NULL */
 int64_t col_int(struct query *q, int i);
 bool col_null(struct query *q, int i);
 const void *col_blob(struct query *q, int i, size_t *n);

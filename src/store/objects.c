@@ -98,8 +98,8 @@ void object_abort(struct object_writer *w)
         (void) unlinkat(w->o->dir, name, 0);
 }
 
-int object_commit(struct object_writer *w, const char *account, const char *box, const char *name, const char *type, int64_t keep_ms,
-                  struct err *e)
+int object_commit(struct object_writer *w, const char *account, const char *box, const char *name, const char *type,
+                  int64_t keep_ms, struct err *e)
 {
         char temporary[32];
         struct query q;
@@ -112,7 +112,9 @@ int object_commit(struct object_writer *w, const char *account, const char *box,
                 return r;
         }
         temporary_name(w, temporary);
-        query(w->o->db, &q, "INSERT INTO blobs (id, account_id, box_id, name, type, bytes, created_at, expires_at) VALUES (?,?,?,?,?,?,?,?)");
+        query(w->o->db, &q,
+              "INSERT INTO blobs (id, account_id, box_id, name, type, bytes, created_at, expires_at) VALUES "
+              "(?,?,?,?,?,?,?,?)");
         query_str(&q, w->id);
         query_str(&q, account);
         query_str(&q, box);

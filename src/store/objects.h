@@ -1,14 +1,15 @@
 /*
- * objects: bytes that outlive a call (outputs, downloads), in a folder, with a row each that says whose they are and until when.
- * An object is written to a temporary name and appears with objects_commit; a crash leaves nothing a reader could see.
- * Writing goes to the page cache with plain write(2), which does not wait for the disk.
+ * objects: bytes that outlive a call (outputs, downloads), in a folder, with a row each that says whose they are and
+ * until when. An object is written to a temporary name and appears with objects_commit; a crash leaves nothing a reader
+ * could see. Writing goes to the page cache with plain write(2), which does not wait for the disk.
  */
 #pragma once
 
 #include "store/db.h"
 
 struct objects;
-int objects_open(const char *folder, struct db *db, struct objects **ret, struct err *e); /* removes leftovers of a crash */
+int objects_open(const char *folder, struct db *db, struct objects **ret,
+                 struct err *e); /* removes leftovers of a crash */
 void objects_free(struct objects *o);
 
 struct object_writer {
@@ -21,8 +22,8 @@ struct object_writer {
 int object_begin(struct objects *o, struct object_writer *w, struct err *e);
 int object_write(struct object_writer *w, const void *p, size_t n); /* error is kept in w->r */
 /* Makes the row and the file visible. The writer is finished either way. */
-int object_commit(struct object_writer *w, const char *account, const char *box, const char *name, const char *type, int64_t keep_ms,
-                  struct err *e);
+int object_commit(struct object_writer *w, const char *account, const char *box, const char *name, const char *type,
+                  int64_t keep_ms, struct err *e);
 void object_abort(struct object_writer *w); /* NULL-safe for a writer that never began (fd < 0) */
 
 struct object_row {

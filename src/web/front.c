@@ -87,8 +87,9 @@ static void coroutine_fn serve_ready(struct front *f, struct call *c)
         if (ready)
                 reply_text(c, 200, "application/json", STR("{\"ready\":true}"));
         else
-                reply_text(c, 503, "application/json", f->stopping ? STR("{\"ready\":false,\"reason\":\"stopping\"}") :
-                                                        STR("{\"ready\":false,\"reason\":\"boxhost is not connected yet\"}"));
+                reply_text(c, 503, "application/json",
+                           f->stopping ? STR("{\"ready\":false,\"reason\":\"stopping\"}")
+                                       : STR("{\"ready\":false,\"reason\":\"boxhost is not connected yet\"}"));
 }
 
 static void coroutine_fn serve_resource_metadata(struct call *c)
@@ -118,22 +119,27 @@ static void coroutine_fn serve_resource_metadata(struct call *c)
 
 static const char home_page[] =
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>ParallelSandbox</title><style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:38em;"
+        "<title>ParallelSandbox</title><style>:root{color-scheme:light dark}body{font:16px/1.5 "
+        "system-ui,sans-serif;max-width:38em;"
         "margin:3em auto;padding:0 1em}code{background:#8882;padding:.1em .3em;border-radius:.3em}</style>"
         "<h1>ParallelSandbox</h1><p>This server gives coding agents parallel Linux boxes over MCP.</p>"
-        "<p>The MCP endpoint is <code>/mcp</code>; the REST interface is described in <a href=/v1/openapi.json>/v1/openapi.json</a>.</p>"
+        "<p>The MCP endpoint is <code>/mcp</code>; the REST interface is described in <a "
+        "href=/v1/openapi.json>/v1/openapi.json</a>.</p>"
         "<p>Make a key for an agent with <code>parallelsandbox keys add NAME</code>.</p></html>";
 
 static bool coroutine_fn serve_public(struct front *f, struct call *c)
 {
         if (path_is(c, "/v1/openapi.json") && is_get(c))
                 reply_text(c, 200, "application/json", str_n((const char *) openapi_json, openapi_json_len));
-        else if ((path_is(c, "/.well-known/oauth-protected-resource") || path_is(c, "/.well-known/oauth-protected-resource/mcp")) && is_get(c))
+        else if ((path_is(c, "/.well-known/oauth-protected-resource") ||
+                  path_is(c, "/.well-known/oauth-protected-resource/mcp")) &&
+                 is_get(c))
                 serve_resource_metadata(c);
         else if (path_below(c, "/v1/blobs/"))
                 rest_blob(f->control, c);
         else if (path_is(c, "/") && is_get(c)) {
-                (void) call_add_header(c, "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+                (void) call_add_header(c, "Content-Security-Policy",
+                                       "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
                 reply_text(c, 200, "text/html; charset=utf-8", STR(home_page));
         } else
                 return false;
@@ -169,7 +175,9 @@ static void coroutine_fn refuse(struct call *c, int r, bool presented, const str
         struct str host = call_host(c);
 
         if (r == -EACCES) {
-                (void) buf_addf(&challenge, "Bearer resource_metadata=\"http://%.*s/.well-known/oauth-protected-resource/mcp\", scope=\"sandbox\"%s",
+                (void) buf_addf(&challenge,
+                                "Bearer resource_metadata=\"http://%.*s/.well-known/oauth-protected-resource/mcp\", "
+                                "scope=\"sandbox\"%s",
                                 (int) host.n, host.p, presented ? ", error=\"invalid_token\"" : "");
                 (void) call_add_header(c, "WWW-Authenticate", buf_cstr(&challenge));
                 (void) call_reply_error(c, 401, "unauthorized", "%s", err_text(e));
@@ -186,7 +194,8 @@ static void coroutine_fn serve_mcp(struct front *f, struct call *c, struct ident
         if (f->stopping) {
                 (void) call_add_header(c, "Retry-After", "5");
                 reply_text(c, 503, "application/json",
-                           STR("{\"error\":\"the server is restarting; nothing was run\",\"reason\":\"maintenance\",\"retryAfterSec\":5}"));
+                           STR("{\"error\":\"the server is restarting; nothing was "
+                               "run\",\"reason\":\"maintenance\",\"retryAfterSec\":5}"));
                 return;
         }
         mcp_serve(f->mcp, c, who->account, who);
@@ -202,7 +211,8 @@ void coroutine_fn front_handle(struct call *call, void *arg)
         if (serve_operation(f, call))
                 return;
         if (!front_host_ok(f, call_host(call))) {
-                (void) call_reply_error(call, 421, "wrong_host", "this server does not answer under the name it was asked by");
+                (void) call_reply_error(call, 421, "wrong_host",
+                                        "this server does not answer under the name it was asked by");
                 return;
         }
         if (serve_public(f, call))

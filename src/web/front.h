@@ -1,6 +1,6 @@
 /*
- * front: what every HTTP request passes first: Host and Origin (DNS rebinding), authentication, and the choice of who answers it.
- * Owns nothing but its own settings; runs in the request's coroutine.
+ * front: what every HTTP request passes first: Host and Origin (DNS rebinding), authentication, and the choice of who
+ * answers it. Owns nothing but its own settings; runs in the request's coroutine.
  */
 #pragma once
 
@@ -13,7 +13,7 @@ struct front {
         struct mcp_server *mcp;
         struct http_server *http;
         struct db *db;
-        const char *host;               /* listening host, as in the origin, without port */
+        const char *host; /* listening host, as in the origin, without port */
         unsigned port;
         const char *const *extra_hosts; /* further names people use for this server, NULL terminated, or NULL */
         int64_t started_ms;

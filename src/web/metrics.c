@@ -1,25 +1,30 @@
 #include "web/front.h"
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
 
-#include <stdio.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 static int metric(struct buf *b, const char *name, const char *type, const char *help, double value)
 {
-        return buf_addf(b, "# HELP psbx_%s %s\n# TYPE psbx_%s %s\npsbx_%s %.17g\n", name, help, name, type, name, value);
+        return buf_addf(b, "# HELP psbx_%s %s\n# TYPE psbx_%s %s\npsbx_%s %.17g\n", name, help, name, type, name,
+                        value);
 }
 
 static double resident_bytes(void)
 {
-        long pages = 0, resident = 0;
-        FILE *f = fopen("/proc/self/statm", "re");
+        _cleanup_buf_ struct buf b = BUF_MAX(256);
+        uint64_t pages = 0;
 
-        if (!f)
+        if (file_read(AT_FDCWD, "/proc/self/statm", &b) < 0)
                 return 0;
-        int n = fscanf(f, "%ld %ld", &pages, &resident);
-        (void) fclose(f);
-        return n == 2 ? (double) resident * (double) sysconf(_SC_PAGESIZE) : 0;
+        struct str line = buf_str(&b);
+        (void) str_cut(&line, ' '); /* the size; the resident part follows */
+        if (parse_u64(str_cut(&line, ' '), INT64_MAX, &pages) < 0)
+                return 0;
+        return (double) pages * (double) sysconf(_SC_PAGESIZE);
 }
 
 int metrics_write(const struct front *f, struct buf *b)
@@ -31,7 +36,8 @@ int metrics_write(const struct front *f, struct buf *b)
 
         http_server_stats(f->http, &http);
         mcp_server_stats(f->mcp, &mcp);
-        r = metric(b, "uptime_seconds", "gauge", "Seconds since the server started.", (double) (clock_ms() - f->started_ms) / 1000);
+        r = metric(b, "uptime_seconds", "gauge", "Seconds since the server started.",
+                   (double) (clock_ms() - f->started_ms) / 1000);
         const struct {
                 const char *name, *type, *help;
                 double value;
@@ -46,7 +52,8 @@ int metrics_write(const struct front *f, struct buf *b)
                 { "http_requests_total", "counter", "HTTP requests answered.", (double) http.requests },
                 { "http_connections", "gauge", "Open HTTP connections.", (double) http.connections_open },
                 { "http_connections_total", "counter", "HTTP connections accepted.", (double) http.connections_total },
-                { "http_refused_total", "counter", "Requests or connections refused by limits or by the codec.", (double) http.refused },
+                { "http_refused_total", "counter", "Requests or connections refused by limits or by the codec.",
+                  (double) http.refused },
                 { "mcp_calls_total", "counter", "Tool calls.", (double) mcp.calls },
                 { "mcp_calls_running", "gauge", "Tool calls under way.", (double) mcp.running },
                 { "mcp_streams", "gauge", "Open notification streams.", (double) mcp.streams },

@@ -60,10 +60,16 @@ void coroutine_fn tool_sandbox_exec(struct tool_call *t)
         if (r == -ECANCELED)
                 return; /* a cancelled call gets no answer */
         if (r == -EEXIST)
-                mcp_fail(t->r, "sandbox_exec: `execId` \"%s\" is taken in this box: sandbox_procs {action: \"wait\", bgId: \"%s\"} has that"
-                               " command's result; nothing was run", q.id, q.id);
+                mcp_fail(t->r,
+                         "sandbox_exec: `execId` \"%s\" is taken in this box: sandbox_procs {action: \"wait\", bgId: "
+                         "\"%s\"} has that"
+                         " command's result; nothing was run",
+                         q.id, q.id);
         else if (r < 0)
-                mcp_fail(t->r, "sandbox_exec: %s. The command may have run: sandbox_procs {action: \"wait\", bgId: \"%s\"} tells", err_text(&e), q.id);
+                mcp_fail(t->r,
+                         "sandbox_exec: %s. The command may have run: sandbox_procs {action: \"wait\", bgId: \"%s\"} "
+                         "tells",
+                         err_text(&e), q.id);
         else
                 answer(t, b, &q, &res);
 }

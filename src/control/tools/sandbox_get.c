@@ -13,8 +13,8 @@
 #define LINK_MS ((int64_t) 3600 * 1000)
 #define KEEP_MS ((int64_t) 24 * 3600 * 1000)
 #define IMAGES_MAX 10
-#define IMAGE_BYTES_MAX ((size_t) 1 << 20)       /* of one image */
-#define IMAGES_BYTES_MAX ((size_t) 8 << 20)      /* of all */
+#define IMAGE_BYTES_MAX ((size_t) 1 << 20)  /* of one image */
+#define IMAGES_BYTES_MAX ((size_t) 8 << 20) /* of all */
 #define COPY_MAX ((int64_t) 64 << 30)
 
 struct copy {
@@ -46,7 +46,8 @@ static int split_root(const char *arg, struct root_path *ret, struct err *e)
                         continue;
                 s = str_trim(str_n(s.p + p.n, s.n - p.n), "/");
                 if (s.n && !guest_path_ok(s.p, s.n))
-                        return err_set(e, -EINVAL, "`path` must not hold empty, \".\" or \"..\" parts, got \"%.200s\"", arg);
+                        return err_set(e, -EINVAL, "`path` must not hold empty, \".\" or \"..\" parts, got \"%.200s\"",
+                                       arg);
                 *ret = (struct root_path){ roots[i].root, s.n ? xstrndup(s.p, s.n) : xstrdup(".") };
                 return 0;
         }
@@ -60,7 +61,9 @@ static const char *type_of(const struct copy *c)
                 const char *magic;
                 size_t n;
                 const char *type;
-        } magics[] = { { "\x89PNG\r\n\x1a\n", 8, "image/png" }, { "\xff\xd8\xff", 3, "image/jpeg" }, { "GIF8", 4, "image/gif" } };
+        } magics[] = { { "\x89PNG\r\n\x1a\n", 8, "image/png" },
+                       { "\xff\xd8\xff", 3, "image/jpeg" },
+                       { "GIF8", 4, "image/gif" } };
 
         if (c->archive)
                 return "application/gzip";
@@ -176,7 +179,8 @@ static void show_image(struct tool_call *t, const struct copy *c, size_t *count,
         size_t n = (size_t) c->bytes;
         struct object_row row;
 
-        if (!str_starts(str_of(c->type), STR("image/")) || *count >= IMAGES_MAX || n > IMAGE_BYTES_MAX || *total + n > IMAGES_BYTES_MAX)
+        if (!str_starts(str_of(c->type), STR("image/")) || *count >= IMAGES_MAX || n > IMAGE_BYTES_MAX ||
+            *total + n > IMAGES_BYTES_MAX)
                 return;
         _cleanup_close_ int fd = object_read(t->c->objects, c->object, &row, NULL);
         _cleanup_free_ char *p = fd >= 0 ? try_malloc(n) : NULL;
@@ -199,7 +203,8 @@ struct images {
         size_t count, bytes;
 };
 
-static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *arg, struct jw *w, struct images *images, struct err *e)
+static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *arg, struct jw *w,
+                                struct images *images, struct err *e)
 {
         struct copy c = { 0 };
         int r = copy_out(t, b, arg, &c, e);
@@ -213,7 +218,8 @@ static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *
 }
 
 /* One entry of files[], as JSON text. */
-static int coroutine_fn get_entry(struct tool_call *t, struct box *b, const char *arg, struct images *images, struct buf *out)
+static int coroutine_fn get_entry(struct tool_call *t, struct box *b, const char *arg, struct images *images,
+                                  struct buf *out)
 {
         struct err e = { 0 };
         struct jw w;
@@ -254,7 +260,9 @@ static void coroutine_fn get_many(struct tool_call *t, struct box *b, const stru
         jw_end(&w);
         if (i < n) {
                 jw_kint(&w, "leftOut", (int64_t) (n - i));
-                jw_kstr(&w, "next", "the result is full: ask for the rest of `paths` in another call, or for a folder that holds them");
+                jw_kstr(&w, "next",
+                        "the result is full: ask for the rest of `paths` in another call, or for a folder that holds "
+                        "them");
         }
         tool_answer(t, &w, &out);
 }

@@ -22,7 +22,10 @@ static void fail(struct procs *p, int r, const struct err *e)
         if (r == -ECANCELED)
                 return;
         if (r == -ENOENT)
-                mcp_fail(p->t->r, "sandbox_procs: no job \"%s\" in box %s: {action: \"list\", all: true} shows those that are remembered", p->id, p->b->id);
+                mcp_fail(p->t->r,
+                         "sandbox_procs: no job \"%s\" in box %s: {action: \"list\", all: true} shows those that are "
+                         "remembered",
+                         p->id, p->b->id);
         else
                 mcp_fail(p->t->r, "sandbox_procs: %s", err_text(e));
 }
@@ -140,7 +143,8 @@ static bool until_head(struct procs *p, struct json *head)
         if (!json_has(p->t->args, "until"))
                 return true;
         if ((port > 0) == (log != NULL)) {
-                mcp_fail(p->t->r, "sandbox_procs: until \"ready\" needs exactly one of `readyPort` (a port the job listens on) and `readyLog`"
+                mcp_fail(p->t->r, "sandbox_procs: until \"ready\" needs exactly one of `readyPort` (a port the job "
+                                  "listens on) and `readyLog`"
                                   " (a text in its output)");
                 return false;
         }
@@ -165,7 +169,9 @@ static int64_t wait_limit_ms(const struct tool_call *t)
 /* All of it, once: not for each look at a job that runs on, and not where only some lines were asked for. */
 static void coroutine_fn get_whole(struct procs *p, struct exec_result *res, bool running)
 {
-        const char *why = json_has(p->t->args, "tail") ? "only its last lines were asked for" : running ? "the job still runs" : NULL;
+        const char *why = json_has(p->t->args, "tail") ? "only its last lines were asked for"
+                          : running                    ? "the job still runs"
+                                                       : NULL;
 
         res->out.why_omitted = res->err.why_omitted = why;
         if (why)

@@ -30,7 +30,8 @@ static void waiting_for_room(size_t place, void *arg)
 static bool refused(struct tool_call *t)
 {
         if (json_has(t->args, "restore")) {
-                mcp_fail(t->r, "sandbox_start: `restore` is not available yet: boxes cannot be brought back after sandbox_stop; nothing was started");
+                mcp_fail(t->r, "sandbox_start: `restore` is not available yet: boxes cannot be brought back after "
+                               "sandbox_stop; nothing was started");
                 return true;
         }
         return false;

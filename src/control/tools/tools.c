@@ -13,23 +13,22 @@ struct tools {
 
 static void coroutine_fn adapter_only(struct tool_call *t)
 {
-        mcp_fail(t->r, "%s reads and writes files on your machine, so it runs in the stdio adapter, not over plain HTTP; nothing was done."
-                       " Add the adapter: claude mcp add parallelsandbox --env PARALLELSANDBOX_API_KEY=<key> -- parallelsandbox-mcp"
-                       " (any other client: run parallelsandbox-mcp as a stdio server). %s",
+        mcp_fail(t->r,
+                 "%s reads and writes files on your machine, so it runs in the stdio adapter, not over plain HTTP; "
+                 "nothing was done."
+                 " Add the adapter: claude mcp add parallelsandbox --env PARALLELSANDBOX_API_KEY=<key> -- "
+                 "parallelsandbox-mcp"
+                 " (any other client: run parallelsandbox-mcp as a stdio server). %s",
                  t->name,
-                 cstr_eq(t->name, "sandbox_pull") ? "Without it, sandbox_get gives a link to download." :
-                                                    "Without it, sandbox_exec can fetch code with git.");
+                 cstr_eq(t->name, "sandbox_pull") ? "Without it, sandbox_get gives a link to download."
+                                                  : "Without it, sandbox_exec can fetch code with git.");
 }
 
 static void (*const functions[TOOL_COUNT])(struct tool_call *t) = {
-        [TOOL_SANDBOX_START] = tool_sandbox_start,
-        [TOOL_SANDBOX_LIST] = tool_sandbox_list,
-        [TOOL_SANDBOX_STATUS] = tool_sandbox_status,
-        [TOOL_SANDBOX_EXEC] = tool_sandbox_exec,
-        [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,
-        [TOOL_SANDBOX_GET] = tool_sandbox_get,
-        [TOOL_SANDBOX_STOP] = tool_sandbox_stop,
-        [TOOL_SANDBOX_SYNC] = adapter_only,
+        [TOOL_SANDBOX_START] = tool_sandbox_start,   [TOOL_SANDBOX_LIST] = tool_sandbox_list,
+        [TOOL_SANDBOX_STATUS] = tool_sandbox_status, [TOOL_SANDBOX_EXEC] = tool_sandbox_exec,
+        [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,   [TOOL_SANDBOX_GET] = tool_sandbox_get,
+        [TOOL_SANDBOX_STOP] = tool_sandbox_stop,     [TOOL_SANDBOX_SYNC] = adapter_only,
         [TOOL_SANDBOX_PULL] = adapter_only,
 };
 
@@ -79,7 +78,10 @@ int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, 
 void tool_answer(struct tool_call *t, struct jw *w, struct buf *b)
 {
         if (jw_end_all(w) < 0) {
-                mcp_fail(t->r, "%s did its work, but its result did not fit into an answer: sandbox_status shows what was done", t->name);
+                mcp_fail(t->r,
+                         "%s did its work, but its result did not fit into an answer: sandbox_status shows what was "
+                         "done",
+                         t->name);
                 return;
         }
         mcp_result_json(t->r, buf_str(b));

@@ -65,7 +65,8 @@ static void test_expiry(void **state)
 
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_round_trip_and_tampering), cmocka_unit_test(test_expiry) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_round_trip_and_tampering),
+                                            cmocka_unit_test(test_expiry) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

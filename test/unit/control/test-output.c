@@ -79,7 +79,16 @@ static void check_object(struct fixture *f, struct output *o, size_t total)
 
 static void test_sizes_and_pieces(void **state)
 {
-        const size_t sizes[] = { 0, 1, 100, OUTPUT_INLINE / 2, OUTPUT_INLINE / 2 + 1, OUTPUT_INLINE - 1, OUTPUT_INLINE, OUTPUT_INLINE + 1, 100000, 3000000 };
+        const size_t sizes[] = { 0,
+                                 1,
+                                 100,
+                                 OUTPUT_INLINE / 2,
+                                 OUTPUT_INLINE / 2 + 1,
+                                 OUTPUT_INLINE - 1,
+                                 OUTPUT_INLINE,
+                                 OUTPUT_INLINE + 1,
+                                 100000,
+                                 3000000 };
         const size_t pieces[] = { 1, 7, 4096, OUTPUT_INLINE / 2, OUTPUT_INLINE + 3, 1 << 20 };
         struct fixture f;
 
@@ -145,7 +154,10 @@ static void test_invalid_utf8_is_replaced_in_text_only(void **state)
 
         open_fixture(*state, &f);
         output_init(&o, f.objects);
-        output_add(&o, "a\xff\xfe" "b\xe2\x82\xac", 7);
+        output_add(&o,
+                   "a\xff\xfe"
+                   "b\xe2\x82\xac",
+                   7);
         assert_false(output_exact(&o));
         assert_false(output_text(&o, OUTPUT_INLINE, &text));
         assert_true(utf8_valid(buf_str(&text)));
@@ -156,7 +168,10 @@ static void test_invalid_utf8_is_replaced_in_text_only(void **state)
         char raw[16];
         int fd = object_read(f.objects, o.object.id, &row, NULL);
         assert_int_equal(read(fd, raw, sizeof raw), 7);
-        assert_memory_equal(raw, "a\xff\xfe" "b\xe2\x82\xac", 7);
+        assert_memory_equal(raw,
+                            "a\xff\xfe"
+                            "b\xe2\x82\xac",
+                            7);
         (void) close(fd);
         output_done(&o);
         close_fixture(&f);
@@ -187,7 +202,8 @@ int main(void)
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_sizes_and_pieces, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_count_of_left_out_bytes, scratch_setup, scratch_teardown),
-                cmocka_unit_test_setup_teardown(test_invalid_utf8_is_replaced_in_text_only, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_invalid_utf8_is_replaced_in_text_only, scratch_setup,
+                                                scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_cuts_do_not_split_characters, scratch_setup, scratch_teardown),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,10 +15,28 @@ static void test_work_path(void **state)
         static const struct {
                 const char *in, *out; /* out NULL: refused */
         } rows[] = {
-                { "", "." }, { ".", "." }, { "./", "." }, { "/work", "." }, { "/work/", "." }, { "repo", "repo" }, { "repo/", "repo" },
-                { "/work/repo/a", "repo/a" }, { "./repo", "repo" }, { "a b", "a b" }, { "..", NULL }, { "a/../b", NULL }, { "a//b", NULL },
-                { "a/./b", NULL }, { "/etc", NULL }, { "/workspace", NULL }, { "~/x", NULL }, { "~", NULL }, { "/work/../etc", NULL },
-                { "/work//x", NULL }, { "...", "..." }, { "a..b", "a..b" },
+                { "", "." },
+                { ".", "." },
+                { "./", "." },
+                { "/work", "." },
+                { "/work/", "." },
+                { "repo", "repo" },
+                { "repo/", "repo" },
+                { "/work/repo/a", "repo/a" },
+                { "./repo", "repo" },
+                { "a b", "a b" },
+                { "..", NULL },
+                { "a/../b", NULL },
+                { "a//b", NULL },
+                { "a/./b", NULL },
+                { "/etc", NULL },
+                { "/workspace", NULL },
+                { "~/x", NULL },
+                { "~", NULL },
+                { "/work/../etc", NULL },
+                { "/work//x", NULL },
+                { "...", "..." },
+                { "a..b", "a..b" },
         };
 
         (void) state;
@@ -33,7 +51,7 @@ static void test_work_path(void **state)
                 } else {
                         assert_int_equal(r, -EINVAL);
                         assert_null(out);
-                        assert_non_null(strstr(e.msg, "`dest`")); /* names the argument … */
+                        assert_non_null(strstr(e.msg, "`dest`"));   /* names the argument … */
                         assert_non_null(strstr(e.msg, rows[i].in)); /* … and the value seen */
                 }
         }

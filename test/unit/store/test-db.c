@@ -140,7 +140,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_newer_database_is_refused, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_constraint_and_rollback, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_bad_sql_is_an_error_not_a_crash, scratch_setup, scratch_teardown),
-                cmocka_unit_test_setup_teardown(test_kill_loses_nothing_that_was_answered, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_kill_loses_nothing_that_was_answered, scratch_setup,
+                                                scratch_teardown),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

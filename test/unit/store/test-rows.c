@@ -25,9 +25,17 @@ static char *account(struct scratch *s)
 
 static void insert(struct scratch *s, const char *acc, const char *id, const char *state, int64_t used)
 {
-        struct box_row row = { .id = (char *) id, .account = (char *) acc, .name = (char *) "n", .goal = (char *) "g", .image = (char *) "host",
-                               .size = (char *) "small", .state = (char *) state, .services = (char *) "[]", .repos = (char *) "[]",
-                               .created_at = used, .used_at = used };
+        struct box_row row = { .id = (char *) id,
+                               .account = (char *) acc,
+                               .name = (char *) "n",
+                               .goal = (char *) "g",
+                               .image = (char *) "host",
+                               .size = (char *) "small",
+                               .state = (char *) state,
+                               .services = (char *) "[]",
+                               .repos = (char *) "[]",
+                               .created_at = used,
+                               .used_at = used };
 
         assert_int_equal(boxes_insert(s->db, &row, NULL), 0);
 }
@@ -103,7 +111,8 @@ static void test_steps_are_kept_and_bounded(void **state)
 {
         struct scratch *s = *state;
         _cleanup_free_ char *a = account(s), *big = xmalloc(20001);
-        struct step st = { .box = "b", .tool = "sandbox_exec", .exec_id = "e1", .agent = "me", .started_at = 1 }, seen = { 0 };
+        struct step st = { .box = "b", .tool = "sandbox_exec", .exec_id = "e1", .agent = "me", .started_at = 1 },
+                    seen = { 0 };
 
         memset(big, 'x', 20000);
         big[20000] = '\0';
@@ -200,7 +209,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_foreign_box_answers_as_unknown, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_list_order_and_filter, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_steps_are_kept_and_bounded, scratch_setup, scratch_teardown),
-                cmocka_unit_test_setup_teardown(test_open_steps_are_closed_after_a_restart, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_open_steps_are_closed_after_a_restart, scratch_setup,
+                                                scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_keys, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_agents_and_sessions, scratch_setup, scratch_teardown),
         };

@@ -17,12 +17,24 @@ static void test_hosts(void **state)
                 const char *host;
                 bool ok;
         } rows[] = {
-                { &local, "127.0.0.1:7420", true }, { &local, "localhost:7420", true }, { &local, "[::1]:7420", true },
-                { &local, "LOCALHOST:7420", true }, { &local, "127.0.0.1", false }, { &local, "127.0.0.1:80", false },
-                { &local, "evil.example.com", false }, { &local, "evil.example.com:7420", false }, { &local, "127.0.0.1.evil.example:7420", false },
-                { &local, "localhost:7420x", false }, { &local, "", false }, { &local, ":7420", false }, { &local, "localhost:99999", false },
-                { &public, "boxes.example.org", true }, { &public, "boxes.example.org:443", true }, { &public, "x.boxes.example.org", false },
-                { &public, "localhost:7420", true }, { &public, "10.0.0.5:7420", false },
+                { &local, "127.0.0.1:7420", true },
+                { &local, "localhost:7420", true },
+                { &local, "[::1]:7420", true },
+                { &local, "LOCALHOST:7420", true },
+                { &local, "127.0.0.1", false },
+                { &local, "127.0.0.1:80", false },
+                { &local, "evil.example.com", false },
+                { &local, "evil.example.com:7420", false },
+                { &local, "127.0.0.1.evil.example:7420", false },
+                { &local, "localhost:7420x", false },
+                { &local, "", false },
+                { &local, ":7420", false },
+                { &local, "localhost:99999", false },
+                { &public, "boxes.example.org", true },
+                { &public, "boxes.example.org:443", true },
+                { &public, "x.boxes.example.org", false },
+                { &public, "localhost:7420", true },
+                { &public, "10.0.0.5:7420", false },
         };
 
         (void) state;
@@ -37,9 +49,16 @@ static void test_origins(void **state)
                 const char *origin;
                 bool ok;
         } rows[] = {
-                { "http://127.0.0.1:7420", true }, { "http://localhost:7420", true }, { "http://127.0.0.1:1", false }, { "null", false },
-                { "", false }, { "http://evil.example.com", false }, { "http://127.0.0.1.evil.example", false }, { "file://", false },
-                { "http://127.0.0.1", false }, { "chrome-extension://127.0.0.1:7420", false },
+                { "http://127.0.0.1:7420", true },
+                { "http://localhost:7420", true },
+                { "http://127.0.0.1:1", false },
+                { "null", false },
+                { "", false },
+                { "http://evil.example.com", false },
+                { "http://127.0.0.1.evil.example", false },
+                { "file://", false },
+                { "http://127.0.0.1", false },
+                { "chrome-extension://127.0.0.1:7420", false },
         };
 
         (void) state;
