@@ -22,7 +22,8 @@ int main(int argc, char **argv)
         if (argc > 1 && strcmp(argv[1], "--version") == 0)
                 return puts("parallelsandbox-mcp " PSBX_VERSION) < 0;
         if (argc > 1) {
-                (void) fprintf(stderr, "parallelsandbox-mcp: unknown argument \"%s\"; --help tells what it takes\n", argv[1]);
+                (void) fprintf(stderr, "parallelsandbox-mcp: unknown argument \"%s\"; --help tells what it takes\n",
+                               argv[1]);
                 return 2;
         }
         return adapter_main();
