@@ -189,6 +189,8 @@ int64_t loop_now(void)
 
 int64_t deadline_in(int64_t timeout_ms)
 {
+        /* Like tmo_start: counted from now, not from the start of the turn. */
+        uv_update_time(&loop.uv);
         int64_t now = loop_now();
 
         return timeout_ms < 0 || timeout_ms >= INT64_MAX - now ? INT64_MAX : now + timeout_ms;

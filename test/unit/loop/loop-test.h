@@ -122,3 +122,17 @@ static inline void make_tcp_pair(struct stream **a, struct stream **b)
         CHECK_INT(stream_from_fd(fds[0], a, NULL), 0);
         CHECK_INT(stream_from_fd(fds[1], b, NULL), 0);
 }
+
+/* Returns in the part of a turn that follows polling, where timers come before the next poll. */
+static inline void after_polling(void)
+{
+        struct stream *a, *b;
+        char c;
+
+        make_pair(&a, &b);
+        CHECK_INT(stream_read(a, &c, 1, 1), -ETIMEDOUT);
+        CHECK_INT(stream_post(b, "x", 1, 1), 0);
+        CHECK_INT(stream_read(a, &c, 1, MS_MAX), 1);
+        stream_close(a);
+        stream_close(b);
+}

@@ -146,6 +146,12 @@ static void broken(void *arg)
         struct end left = { 0 }, right = { 0 };
 
         open_tunnel(&t, &left, &right);
+        if (arg) { /* the second direction fails */
+                struct stream *s = t.a;
+
+                t.a = t.b;
+                t.b = s;
+        }
         coro_start(tunnel, &t, 0, "tunnel");
         CHECK_INT(coro_sleep(5), 0);
         CHECK_INT(setsockopt(stream_fd(left.s), SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger)),
@@ -159,6 +165,7 @@ static void broken(void *arg)
 static void an_error_ends_both_directions(void **state)
 {
         run(broken, NULL);
+        run(broken, (void *) 1);
 }
 
 static void cancel(void *arg)

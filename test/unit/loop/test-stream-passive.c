@@ -1,5 +1,7 @@
 #include "loop-test.h"
 
+#include <time.h>
+
 struct sink {
         struct buf got;
         struct stream *s;
@@ -63,6 +65,9 @@ static void passive(void *arg)
         stream_pause(k.s, true);
         CHECK_INT(stream_write(b, "two", 3, MS_MAX), 0);
         settle();
+        clock_t cpu = clock();
+        CHECK_INT(coro_sleep(100), 0);
+        CHECK(clock() - cpu < CLOCKS_PER_SEC / 40); /* paused is not polled */
         CHECK_GOT(k, "one");
         stream_pause(k.s, false);
         settle();

@@ -1,6 +1,7 @@
 #include "loop-test.h"
 
 #include <sys/stat.h>
+#include <time.h>
 
 #define MIB ((size_t) 1 << 20)
 
@@ -188,10 +189,10 @@ static void stuck_write(void *arg)
 static void drip(void *arg)
 {
         struct peer *p = arg;
-        static char sink[40000];
+        static char sink[2000];
 
         while (!p->done) {
-                if (coro_sleep(10) < 0 || stream_read(p->s, sink, sizeof(sink), MS_MAX) <= 0)
+                if (coro_sleep(3) < 0 || stream_read(p->s, sink, sizeof(sink), MS_MAX) <= 0)
                         break;
         }
         stream_close(p->s);
@@ -200,15 +201,15 @@ static void drip(void *arg)
 static void slow_is_not_stuck(void *arg)
 {
         struct stream *a, *b;
-        _cleanup_free_ char *big = xcalloc(1, 2 * MIB);
+        _cleanup_free_ char *big = xcalloc(1, MIB / 4);
         int64_t t = clock_ms();
 
         make_pair(&a, &b);
-        CHECK_INT(setsockopt(stream_fd(a), SOL_SOCKET, SO_SNDBUF, &(int){ 30000 }, sizeof(int)), 0);
+        CHECK_INT(setsockopt(stream_fd(a), SOL_SOCKET, SO_SNDBUF, &(int){ 4096 }, sizeof(int)), 0);
         struct peer reader = { .s = b };
         coro_start(drip, &reader, 0, "drip");
         /* Takes far longer than the limit, but bytes move all the time. */
-        CHECK_INT(stream_write(a, big, 2 * MIB, 100), 0);
+        CHECK_INT(stream_write(a, big, MIB / 4, 50), 0);
         CHECK(clock_ms() - t > 150);
         reader.done = true;
         stream_close(a);
@@ -255,6 +256,9 @@ static void deadlines(void *arg)
         CHECK(clock_ms() - t >= 29);
         CHECK_INT(stream_read(a, c, 10, 0), -ETIMEDOUT);
         CHECK_INT(stream_read(a, c, 0, 0), -EINVAL);
+        after_polling();
+        CHECK_INT(stream_read(a, c, 10, 0), -ETIMEDOUT);
+        after_polling();
         CHECK_INT(stream_write(b, "abc", 3, MS_MAX), 0);
         CHECK_INT(stream_read(a, c, 10, 0), 3); /* what is there is found without waiting */
         CHECK_INT(stream_write(b, "abc", 3, MS_MAX), 0);
@@ -469,6 +473,29 @@ static void a_fast_peer_starves_nobody(void **state)
         run(fairness, NULL);
 }
 
+/* Bytes that nobody reads make no turn of the loop. */
+static void unread_bytes(void *arg)
+{
+        struct stream *a, *b;
+        char c;
+
+        make_pair(&a, &b);
+        CHECK_INT(stream_read(a, &c, 1, 5), -ETIMEDOUT); /* registered from now on */
+        CHECK_INT(stream_write(b, "xy", 2, MS_MAX), 0);
+        CHECK_INT(coro_sleep(5), 0);
+        clock_t cpu = clock();
+        CHECK_INT(coro_sleep(100), 0);
+        CHECK(clock() - cpu < CLOCKS_PER_SEC / 40);
+        CHECK_INT(stream_read(a, &c, 1, MS_MAX), 1);
+        stream_close(a);
+        stream_close(b);
+}
+
+static void unread_bytes_cost_nothing(void **state)
+{
+        run(unread_bytes, NULL);
+}
+
 /* Pipes and files */
 
 static void pipes(void *arg)
@@ -575,6 +602,7 @@ int main(void)
                 LOOP_TEST(deadlines_lose_no_bytes),
                 LOOP_TEST(a_second_reader_is_refused),
                 LOOP_TEST(a_fast_peer_starves_nobody),
+                LOOP_TEST(unread_bytes_cost_nothing),
                 LOOP_TEST(pipes_and_files_are_streams_too),
                 LOOP_TEST(idle_streams_keep_no_loop),
                 LOOP_TEST(streams_outlive_the_loop),
