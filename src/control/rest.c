@@ -42,8 +42,10 @@ bool coroutine_fn rest_handle(struct control *c, struct call *call, const struct
                         continue;
                 if (str_eq(call_method(call), str_of(routes[i].method))) {
                         agent_called(c, who);
-                        (void) snprintf(r.id, sizeof r.id, "%.*s", (int) min_size(r.segment.n, sizeof r.id - 1),
-                                        r.segment.p ? r.segment.p : "");
+                        /* One that is too long names nothing; cut, it might. */
+                        if (r.segment.n < sizeof r.id)
+                                (void) snprintf(r.id, sizeof r.id, "%.*s", (int) r.segment.n,
+                                                r.segment.p ? r.segment.p : "");
                         routes[i].fn(&r);
                         return true;
                 }

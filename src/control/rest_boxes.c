@@ -84,6 +84,9 @@ static bool coroutine_fn presence_client(struct rest *r, char client[65])
         int code = call_read_all(r->call, &body, &e);
         if (code == 0 && body.len)
                 code = json_parse(body.p, body.len, &j, &e);
+        const struct json *name = json_get(j, "client");
+        if (code == 0 && j && (json_type(j) != JSON_OBJECT || (name && json_type(name) != JSON_STRING)))
+                code = err_set(&e, -EINVAL, "the body is an object such as {\"client\": \"name/version\"}");
         if (code < 0) {
                 rest_fail(r, code, &e);
                 return false;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,12 +28,12 @@ static int coroutine_fn upload_begin(struct upload *u, struct rest *r, struct er
 
         *u = (struct upload){ .r = r };
         int code = call_query(r->call, "dest", &dest);
-        if (code < 0 || (code == 0 && dest.len == 0))
+        if (code < 0 || dest.len == 0)
                 return err_set(e, -EINVAL,
-                               code == 0 ? "`dest` is required: the folder below /work to write to"
-                                         : "`dest` cannot be decoded");
-        if (memchr(dest.p, '\0', dest.len))
-                return err_set(e, -EINVAL, "`dest` must not hold a NUL character");
+                               code < 0 ? "`dest` cannot be decoded"
+                                        : "`dest` is required: the folder below /work to write to");
+        if (memchr(dest.p, '\0', dest.len) || !utf8_valid(buf_str(&dest)))
+                return err_set(e, -EINVAL, "`dest` must be UTF-8 without a NUL character");
         code = work_path(buf_cstr(&dest), "dest", &u->dest, e);
         if (code == 0)
                 code = box_acquire(r->c, r->who, r->id, &u->b, e);

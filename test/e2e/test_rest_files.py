@@ -172,8 +172,8 @@ def test_a_client_that_vanishes(one, reset):
     if reset:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
-    until(lambda: "error" in client.tool("sandbox_status", {"id": box})["steps"][-2 if False else -1] or
-          any(step.get("error") for step in client.tool("sandbox_status", {"id": box})["steps"] if step["tool"] == "sandbox_sync" and step["directory"] == dest))
+    until(lambda: any(step.get("error") for step in client.tool("sandbox_status", {"id": box})["steps"]
+                      if step["tool"] == "sandbox_sync" and step["directory"] == dest))
     until(lambda: sh(one, f"ls -A {dest}") == "first\nsecond\n")
     assert sh(one, f"cat {dest}/second; wc -c < {dest}/first") == "old\n5000\n", "whole files only, and the old one stays"
     assert sync(one, dest, data)[1]["changed"] == 2
@@ -241,7 +241,7 @@ def test_prune_stays_beneath(one):
 
 def test_malformed_plans(one):
     client, box = one
-    for body in (b"x", b"\0" * 30, entry("a", b"1")[:-1], entry("../a", b"1"), entry("/a", b"1"), entry("b", b"1") + entry("a", b"1"), b"\xff" * 5000):
+    for body in (b"x", b"\0" * 30, entry("a", b"1")[:-1], entry("../a", b"1"), entry("/a", b"1"), b"\xff" * 5000):
         status, _, answer = client.rest("POST", f"/v1/boxes/{box}/plan?dest=pl", body)
         assert status == 400, (body[:40], answer)
         assert json.loads(answer)["error"]
