@@ -85,5 +85,6 @@ int coroutine_fn sse_comment(struct call *c, const char *text);
 struct sse;
 struct sse *sse_detach(struct call *c, int64_t heartbeat_ms, void (*on_close)(void *arg), void *arg);
 int sse_post(struct sse *s, const char *event, const char *id,
-             struct str data); /* never suspends; -EAGAIN when the peer is slow */
+             struct str data);            /* never suspends; -EAGAIN when the peer is slow */
+int sse_retry(struct sse *s, int64_t ms); /* how long the client is to wait before it comes again; like sse_post */
 void sse_close(struct sse *s);

@@ -231,6 +231,14 @@ int sse_post(struct sse *x, const char *event, const char *id, struct str data)
         return r < 0 ? r : post(x, b.p, b.len);
 }
 
+int sse_retry(struct sse *x, int64_t ms)
+{
+        char line[48];
+        int n = snprintf(line, sizeof line, "retry: %lld\n\n", (long long) ms);
+
+        return x->gone ? -EPIPE : post(x, line, (size_t) n);
+}
+
 void sse_close(struct sse *x)
 {
         enum ending how = x->gone ? GONE : x->keep ? NEXT : LAST;

@@ -2,10 +2,10 @@
  * mcp: the server side of the Model Context Protocol over Streamable HTTP; no product knowledge.
  *
  * Speaks both eras on one endpoint: 2025-11-25, 2025-06-18 and 2025-03-26 (reference/mcp.md §1.2–1.4, 1.7, 1.8) with
- * optional sessions, and 2026-07-28 (§1.5), which has none. The product registers a table of tools and one function that
- * runs them. A tool call runs in the coroutine of its HTTP request. In the older revisions it goes on when the client
- * vanishes (a disconnect is not a cancellation) and notifications/cancelled cancels it; in the newer one closing the
- * stream does.
+ * optional sessions, and 2026-07-28 (§1.5), which has none. The product registers a table of tools and one function
+ * that runs them. A tool call runs in the coroutine of its HTTP request. In the older revisions it goes on when the
+ * client vanishes (a disconnect is not a cancellation) and notifications/cancelled cancels it; in the newer one closing
+ * the stream does.
  *
  * The answer is one JSON body while the call is quick, and turns into an SSE stream when the handler reports progress
  * or after 2 s; then a comment goes out every 10 s, and "<tool> still running" (notifications/message) every running_ms
@@ -23,6 +23,13 @@ struct mcp_tool {
         const char *listing; /* the tools/list entry, one JSON object */
         int64_t running_ms;  /* interval of "still running": 20000, takeover 15000 */
         int id;              /* the product's own number */
+        const char *needs;   /* a capability that a client of 2026-07-28 must declare for it, or NULL */
+};
+
+/* What a session was opened with. */
+struct mcp_session {
+        char version[16];
+        char client[160]; /* "name/version" as session_new was told */
 };
 
 struct mcp_server;
@@ -40,7 +47,7 @@ struct mcp_config {
         /* Sessions: optional for clients, durable by the product. owner is what mcp_serve was given. All return 0 or
          * -errno; check gives -ENOENT for an unknown, ended or foreign id. */
         int (*session_new)(const char *owner, const char *version, const char *client, char id[static 40], void *arg);
-        int (*session_check)(const char *owner, const char *id, char version[static 16], void *arg);
+        int (*session_check)(const char *owner, const char *id, struct mcp_session *ret, void *arg);
         int (*session_end)(const char *owner, const char *id, void *arg);
         void *arg;
 
@@ -70,8 +77,9 @@ void mcp_tools_changed(struct mcp_server *s);
 
 /* ---- for handlers ---- */
 void *mcp_user(const struct mcp_request *r);
-struct call *mcp_call(const struct mcp_request *r); /* for headers only; never write to it */
-bool mcp_has_progress(const struct mcp_request *r); /* the caller sent a progress token */
+struct call *mcp_call(const struct mcp_request *r);  /* for headers only; never write to it */
+const char *mcp_client(const struct mcp_request *r); /* "name/version" as the client calls itself, or "" */
+bool mcp_has_progress(const struct mcp_request *r);  /* the caller sent a progress token */
 /* The client cancelled: undo. A wait that returns -ECANCELED without this is the server stopping. */
 bool mcp_cancelled(const struct mcp_request *r);
 /* Reports progress (sent when a token came; also switches the answer to a stream). value must grow; total <= 0 =
@@ -79,12 +87,16 @@ bool mcp_cancelled(const struct mcp_request *r);
 void mcp_progress(struct mcp_request *r, double value, double total, const char *message);
 /* notifications/message at level info. */
 void mcp_message(struct mcp_request *r, const char *text);
+/* Ends the connection and lets the client ask again after retry_ms: what comes then waits for it. False, and nothing
+ * done, for a client that cannot (only those in a session of 2025-11-25 can). */
+bool mcp_poll(struct mcp_request *r, int64_t retry_ms);
 
 /* The result object: JSON text of one object on one line; becomes content[0] (text) and structuredContent. Copied. */
 void mcp_result_json(struct mcp_request *r, struct str object);
 void mcp_result_text(struct mcp_request *r, const char *fmt, ...)
         __attribute__((format(printf, 2, 3)));                                           /* a further text block */
 void mcp_result_image(struct mcp_request *r, const char *mime, const void *p, size_t n); /* a further image block */
+void mcp_result_block(struct mcp_request *r, struct str block); /* a further block of any kind: one JSON object */
 /* isError with one text. Replaces anything filled in before. */
 void mcp_fail(struct mcp_request *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -15,6 +15,7 @@
 
 enum {
         MODERN_HEADER_MISMATCH = -32020,
+        MODERN_MISSING_CAPABILITY = -32021,
         MODERN_UNSUPPORTED_VERSION = -32022,
 };
 
@@ -45,7 +46,7 @@ static int header_value(const struct exchange *x, const char *name, struct buf *
         return buf_addstr(out, v);
 }
 
-static int coroutine_fn check_header(struct exchange *x, const struct rpc *m, const char *name, struct str want)
+int coroutine_fn modern_check_header(struct exchange *x, const struct rpc *m, const char *name, struct str want)
 {
         _cleanup_buf_ struct buf value = BUF_MAX(16 << 10);
         int r = header_value(x, name, &value);
@@ -57,20 +58,26 @@ static int coroutine_fn check_header(struct exchange *x, const struct rpc *m, co
         return -EINVAL;
 }
 
+/* An error response up to its "data", which is left open. */
+static void begin_error(struct jw *w, struct buf *b, const struct rpc *m, int code, const char *message)
+{
+        jw_init(w, b);
+        jw_obj(w);
+        jw_kstr(w, "jsonrpc", "2.0");
+        jw_key(w, "id");
+        jw_raw(w, str_of(m->id ? m->id : "null"));
+        jw_kobj(w, "error");
+        jw_kint(w, "code", code);
+        jw_kstr(w, "message", message);
+        jw_kobj(w, "data");
+}
+
 static void coroutine_fn reply_unsupported(struct exchange *x, const struct rpc *m, struct str asked)
 {
         _cleanup_buf_ struct buf b = BUF_MAX(16 << 10);
         struct jw w;
 
-        jw_init(&w, &b);
-        jw_obj(&w);
-        jw_kstr(&w, "jsonrpc", "2.0");
-        jw_key(&w, "id");
-        jw_raw(&w, str_of(m->id ? m->id : "null"));
-        jw_kobj(&w, "error");
-        jw_kint(&w, "code", MODERN_UNSUPPORTED_VERSION);
-        jw_kstr(&w, "message", "Unsupported protocol version");
-        jw_kobj(&w, "data");
+        begin_error(&w, &b, m, MODERN_UNSUPPORTED_VERSION, "Unsupported protocol version");
         jw_karr(&w, "supported");
         jw_str(&w, MCP_MODERN_VERSION);
         jw_end(&w);
@@ -90,7 +97,7 @@ static int coroutine_fn check_version(struct exchange *x, const struct rpc *m)
                             "clientCapabilities (an object)");
                 return -EINVAL;
         }
-        if (check_header(x, m, "mcp-protocol-version", asked) < 0)
+        if (modern_check_header(x, m, "mcp-protocol-version", asked) < 0)
                 return -EINVAL;
         if (!str_eq(asked, STR(MCP_MODERN_VERSION))) {
                 reply_unsupported(x, m, asked);
@@ -104,16 +111,16 @@ static int coroutine_fn check_headers(struct exchange *x, const struct rpc *m)
         static const struct {
                 const char *method, *param;
         } named[] = { { "tools/call", "name" }, { "prompts/get", "name" }, { "resources/read", "uri" } };
-        int r = check_header(x, m, "mcp-method", str_of(m->method));
+        int r = modern_check_header(x, m, "mcp-method", str_of(m->method));
 
         for (size_t i = 0; r == 0 && i < ARRAY_LEN(named); i++) {
                 struct str want = json_strn(json_get(m->params, named[i].param));
 
                 /* Without the parameter the method itself says what is missing. */
                 if (cstr_eq(m->method, named[i].method) && (want.p || call_header(x->c, "mcp-name").p))
-                        r = check_header(x, m, "mcp-name", want);
+                        r = modern_check_header(x, m, "mcp-name", want);
         }
-        return r;
+        return r == 0 && cstr_eq(m->method, "tools/call") ? params_check(x, m) : r;
 }
 
 /* ---- results ---- */
@@ -190,10 +197,40 @@ bool modern_quiet(const struct rpc *m)
         return !level.p || !(str_eq(level, STR("debug")) || str_eq(level, STR("info")));
 }
 
+/* "data": {"requiredCapabilities": {"<name>": {}}}, an object shaped like ClientCapabilities */
+static void coroutine_fn reply_missing(struct exchange *x, const struct rpc *m, const char *capability)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(16 << 10);
+        struct jw w;
+
+        begin_error(&w, &b, m, MODERN_MISSING_CAPABILITY,
+                    "the tool needs a capability that the client did not declare");
+        jw_kobj(&w, "requiredCapabilities");
+        jw_kobj(&w, capability);
+        (void) jw_end_all(&w);
+        (void) call_reply(x->c, 400, "application/json", b.p, b.len);
+}
+
+static void coroutine_fn serve_call(struct exchange *x, struct rpc *m)
+{
+        const struct json *meta = json_get(m->params, "_meta");
+        const struct json *info = json_get(meta, META_PREFIX "clientInfo");
+        struct str name = json_strn(json_get(m->params, "name"));
+        const struct mcp_tool *tool = name.p ? map_get(x->s->tool_by_name, name) : NULL;
+
+        if (tool && tool->needs && !json_has(json_get(meta, META_PREFIX "clientCapabilities"), tool->needs)) {
+                reply_missing(x, m, tool->needs);
+                return;
+        }
+        if (info)
+                x->client = client_name(info);
+        serve_tool_call(x, m);
+}
+
 static void coroutine_fn serve_modern_request(struct exchange *x, struct rpc *m)
 {
         if (cstr_eq(m->method, "tools/call"))
-                serve_tool_call(x, m);
+                serve_call(x, m);
         else if (cstr_eq(m->method, "server/discover"))
                 serve_discover(x, m);
         else if (cstr_eq(m->method, "tools/list"))

@@ -23,13 +23,15 @@ struct mcp_request {
         char *key;                /* in s->calls */
         struct mcp_request *same; /* an older one with the same key; only callers without a session can have those */
         struct sse *sse;          /* while the answer is a stream and the client is there */
+        struct replay *replay;    /* what the client can ask for again; from when the answer is a stream */
+        char *client;
         struct timer *timer;
         int64_t started, next_line, next_progress; /* the last two: ms since the start */
         double progress;
         struct buf json, blocks; /* what the handler filled in */
         char *failure;
         unsigned refs; /* the handler, and the stream */
-        bool can_sse, quiet, modern, gone, cancelled, own_progress, broken;
+        bool can_sse, resumable, quiet, modern, gone, cancelled, own_progress, broken;
 };
 
 static void unref(struct mcp_request *r)
@@ -41,6 +43,7 @@ static void unref(struct mcp_request *r)
         free(r->failure);
         free(r->id);
         free(r->token);
+        free(r->client);
         free(r->key);
         free(r);
 }
@@ -117,7 +120,20 @@ static bool to_stream(struct mcp_request *r)
                 r->refs--; /* never the last: the caller holds one */
                 return false;
         }
+        if (r->resumable) {
+                char id[REPLAY_ID_MAX];
+
+                r->replay = replay_new(r->s, r->owner, r->key, r);
+                replay_id(r->replay, 0, id);
+                (void) sse_post(r->sse, NULL, id, STR(""));
+        }
         return true;
+}
+
+/* Notes have somewhere to go: to the client, or to where it can get them later. */
+static bool to_listener(struct mcp_request *r)
+{
+        return to_stream(r) || r->replay;
 }
 
 static void end_stream(struct mcp_request *r)
@@ -141,8 +157,14 @@ static void begin_note(struct jw *w, struct buf *b, const char *method)
 /* A client that does not read loses notes, never the result. */
 static void post_note(struct mcp_request *r, struct jw *w)
 {
-        if (jw_end_all(w) == 0)
-                (void) sse_post(r->sse, NULL, NULL, buf_str(w->b));
+        char id[REPLAY_ID_MAX];
+
+        if (jw_end_all(w) < 0)
+                return;
+        if (r->replay)
+                replay_id(r->replay, replay_note(r->replay, buf_str(w->b)), id);
+        if (r->sse)
+                (void) sse_post(r->sse, NULL, r->replay ? id : NULL, buf_str(w->b));
 }
 
 static void post_progress(struct mcp_request *r, double value, double total, const char *message)
@@ -195,7 +217,7 @@ static void on_timer(void *arg)
         int64_t elapsed = loop_now() - r->started, next;
         int64_t progress_every = r->tool->running_ms < MCP_PROGRESS_MS ? r->tool->running_ms : MCP_PROGRESS_MS;
 
-        if (!to_stream(r))
+        if (!to_listener(r))
                 return;
         _cleanup_free_ char *text = xasprintf("%s still running", r->tool->name);
         if (due(&r->next_line, elapsed, r->tool->running_ms) && !r->quiet)
@@ -219,6 +241,11 @@ struct call *mcp_call(const struct mcp_request *r)
         return r->c;
 }
 
+const char *mcp_client(const struct mcp_request *r)
+{
+        return r->client ? r->client : "";
+}
+
 bool mcp_has_progress(const struct mcp_request *r)
 {
         return r->token;
@@ -234,14 +261,23 @@ void mcp_progress(struct mcp_request *r, double value, double total, const char 
         if (!isfinite(value))
                 return;
         r->own_progress = true;
-        if (to_stream(r) && r->token)
+        if (to_listener(r) && r->token)
                 post_progress(r, value, total, message);
 }
 
 void mcp_message(struct mcp_request *r, const char *text)
 {
-        if (!r->quiet && to_stream(r))
+        if (!r->quiet && to_listener(r))
                 post_message(r, text);
+}
+
+bool mcp_poll(struct mcp_request *r, int64_t retry_ms)
+{
+        if (!to_stream(r) || !r->replay)
+                return false;
+        (void) sse_retry(r->sse, retry_ms);
+        end_stream(r);
+        return true;
 }
 
 void mcp_result_json(struct mcp_request *r, struct str object)
@@ -291,6 +327,12 @@ void mcp_result_image(struct mcp_request *r, const char *mime, const void *p, si
         jw_b64(&w, p, n);
         jw_kstr(&w, "mimeType", mime);
         end_block(&w, r);
+}
+
+void mcp_result_block(struct mcp_request *r, struct str block)
+{
+        if ((r->blocks.len > 0 && buf_addc(&r->blocks, ',') < 0) || buf_addstr(&r->blocks, block) < 0)
+                r->broken = true;
 }
 
 void mcp_fail(struct mcp_request *r, const char *fmt, ...)
@@ -363,11 +405,22 @@ static void answer_body(struct mcp_request *r, struct buf *b)
 
 /* The last event. Posting may be refused while the client is slow; it has as long as the server waits for a slow
  * reader. */
-static void coroutine_fn post_answer(struct mcp_request *r, struct str body)
+static void coroutine_fn post_answer(struct mcp_request *r, const char *id, struct str body)
 {
-        while (r->sse && sse_post(r->sse, NULL, NULL, body) == -EAGAIN)
+        while (r->sse && sse_post(r->sse, NULL, id, body) == -EAGAIN)
                 (void) coro_sleep(POST_RETRY_MS);
         end_stream(r);
+}
+
+/* Hands what is kept over to the server, with the response (.p NULL: there is none); its event's id into id. */
+static void forget_replay(struct mcp_request *r, struct str response, char id[static REPLAY_ID_MAX])
+{
+        struct replay *p = steal_ptr(r->replay);
+
+        if (p && response.p)
+                replay_id(p, replay_last(p) + 1, id);
+        if (p)
+                replay_end(p, r->id, response);
 }
 
 static void coroutine_fn answer(struct mcp_request *r)
@@ -378,8 +431,10 @@ static void coroutine_fn answer(struct mcp_request *r)
         /* The parts are in b now; a slow client must not hold both. */
         buf_done(&r->json);
         buf_done(&r->blocks);
+        char id[REPLAY_ID_MAX] = "";
+        forget_replay(r, buf_str(&b), id);
         if (r->sse)
-                post_answer(r, buf_str(&b));
+                post_answer(r, id[0] ? id : NULL, buf_str(&b));
         else if (!r->gone)
                 (void) call_reply(r->c, 200, "application/json", b.p, b.len);
 }
@@ -468,6 +523,8 @@ static struct mcp_request *request_new(struct exchange *x, const struct mcp_tool
         r->blocks = BUF_MAX(BLOCKS_MAX);
         r->refs = 1;
         r->can_sse = x->accept & ACCEPT_SSE;
+        r->resumable = replay_possible(x);
+        r->client = steal_ptr(x->client);
         r->modern = x->modern;
         r->quiet = x->modern ? modern_quiet(m) : is_quiet(x);
         return r;
@@ -533,10 +590,28 @@ static void cancel(struct mcp_request *r)
 {
         if (r->cancelled)
                 return;
+        char none[REPLAY_ID_MAX];
+
         if (to_stream(r))
                 end_stream(r);
+        forget_replay(r, str_n(NULL, 0), none);
         r->cancelled = true;
         coro_cancel(r->coro);
+}
+
+void request_resume(struct mcp_request *r, struct call *c, uint64_t after)
+{
+        /* The client says that it lost the old stream, whether or not TCP has noticed. */
+        end_stream(r);
+        r->refs++;
+        r->gone = false;
+        r->sse = sse_detach(c, MCP_CALL_COMMENT_MS, on_close, r);
+        if (!r->sse) {
+                r->gone = true;
+                r->refs--;
+                return;
+        }
+        replay_post(r->replay, r->sse, after);
 }
 
 void request_cancel(struct exchange *x, const struct json *params)

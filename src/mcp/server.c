@@ -14,12 +14,12 @@ static const char *const level_names[] = {
         [LEVEL_ALERT] = "alert",     [LEVEL_EMERGENCY] = "emergency",
 };
 
-static bool known_version(struct str v)
+static const char *known_version(struct str v)
 {
         for (size_t i = 0; i < ARRAY_LEN(versions); i++)
                 if (str_eq(v, str_of(versions[i])))
-                        return true;
-        return false;
+                        return versions[i];
+        return NULL;
 }
 
 /* ---- owners ---- */
@@ -39,7 +39,7 @@ struct owner *owner_get(struct mcp_server *s, const char *name)
 
 void owner_put(struct mcp_server *s, struct owner *o)
 {
-        if (o->calls > 0 || o->n_streams > 0)
+        if (o->calls > 0 || o->n_streams > 0 || o->n_replays > 0)
                 return;
         (void) map_del(s->owners, str_of(o->name));
         free(o->name);
@@ -48,7 +48,7 @@ void owner_put(struct mcp_server *s, struct owner *o)
 
 char *scoped_key(const char *owner, const char *caller, const char *last)
 {
-        return xasprintf("%s\x1f%s\x1f%s", owner, caller, last);
+        return xasprintf("%s%c%s%c%s", owner, SCOPE_SEPARATOR, caller, SCOPE_SEPARATOR, last);
 }
 
 /* ---- the server ---- */
@@ -84,8 +84,13 @@ struct mcp_server *mcp_server_new(const struct mcp_config *cfg)
         s->calls = map_new();
         s->levels = map_new();
         list_init(&s->streams);
-        for (size_t i = 0; i < cfg->tool_count; i++)
+        s->replays = map_new();
+        list_init(&s->replays_kept);
+        s->params = map_new();
+        for (size_t i = 0; i < cfg->tool_count; i++) {
                 (void) map_put(s->tool_by_name, str_of(cfg->tools[i].name), (void *) (uintptr_t) &cfg->tools[i]);
+                params_learn(s, &cfg->tools[i]);
+        }
         return s;
 }
 
@@ -94,6 +99,8 @@ void mcp_server_free(struct mcp_server *s)
         if (!s)
                 return;
         events_close(s, NULL, NULL);
+        replays_free(s);
+        params_free(s);
         map_free(s->tool_by_name);
         map_free(s->owners);
         map_free(s->calls);
@@ -173,8 +180,7 @@ static void write_initialize(struct jw *w, const struct mcp_config *cfg, const c
                 jw_kstr(w, "instructions", cfg->instructions);
 }
 
-/* "name/version" as the client calls itself, for people. */
-static char *client_name(const struct json *info)
+char *client_name(const struct json *info)
 {
         const char *name = json_get_str(info, "name", ""), *version = json_get_str(info, "version", "");
 
@@ -308,7 +314,8 @@ static int coroutine_fn check_version(struct exchange *x)
 {
         struct str v = call_header(x->c, "mcp-protocol-version");
 
-        if (!v.p || known_version(v))
+        x->version = v.p ? known_version(v) : NULL;
+        if (!v.p || x->version)
                 return 0;
         reply_error(x, 400, NULL, RPC_INVALID_REQUEST,
                     "Bad request: unsupported MCP-Protocol-Version; supported are " MCP_MODERN_VERSION ", %s, %s, %s",
@@ -320,7 +327,7 @@ static int coroutine_fn check_session(struct exchange *x, const char *id)
 {
         const struct mcp_config *cfg = &x->s->cfg;
         struct str given = call_header(x->c, "mcp-session-id");
-        char version[16] = "";
+        struct mcp_session session = { 0 };
         int r = -ENOENT;
 
         if (!given.p)
@@ -328,10 +335,14 @@ static int coroutine_fn check_session(struct exchange *x, const char *id)
         if (given.n > 0 && given.n <= MCP_SESSION_ID_MAX && cfg->session_check) {
                 memcpy(x->session, given.p, given.n);
                 x->session[given.n] = '\0';
-                r = cfg->session_check(x->owner, x->session, version, cfg->arg);
+                r = cfg->session_check(x->owner, x->session, &session, cfg->arg);
         }
         if (r < 0)
                 x->session[0] = '\0';
+        else if (!x->version)
+                x->version = known_version(str_of(session.version));
+        if (r == 0 && session.client[0])
+                x->client = xstrdup(session.client);
         if (r == -ENOENT)
                 reply_error(x, 404, id, RPC_SESSION_NOT_FOUND, "Session not found");
         else if (r < 0)
@@ -414,6 +425,8 @@ static void coroutine_fn serve_get(struct exchange *x)
         if (check_session(x, NULL) < 0)
                 return;
         name_caller(x);
+        if (serve_resume(x))
+                return;
         if (x->s->draining) {
                 (void) call_add_header(x->c, "Retry-After", "5");
                 reply_error(x, 503, NULL, RPC_SERVER_ERROR, "the server is restarting");
@@ -458,10 +471,11 @@ void coroutine_fn mcp_serve(struct mcp_server *s, struct call *c, const char *ow
         if (str_eq(method, STR("POST")))
                 serve_post(&x);
         else if (check_version(&x) < 0)
-                return;
+                (void) 0; /* answered */
         else if (str_eq(method, STR("GET")))
                 serve_get(&x);
         else
                 serve_delete(&x);
         free(x.caller);
+        free(x.client);
 }

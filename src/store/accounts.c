@@ -106,6 +106,20 @@ int keys_revoke(struct db *db, const char *id_or_name, struct err *e)
         return r < 0 ? r : (int) query_changes(db);
 }
 
+int keys_revoke_one(struct db *db, const char *account, const char *id)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE keys SET revoked_at = ? WHERE id = ? AND account_id = ? AND revoked_at IS NULL");
+        query_int(&q, wall_ms());
+        query_str(&q, id);
+        query_str(&q, account);
+        int r = query_run(&q, NULL);
+        if (r < 0)
+                return r;
+        return query_changes(db) > 0 ? 0 : -ENOENT;
+}
+
 int agents_called(struct db *db, const char *account, const char *agent, const char *client)
 {
         struct query q;
@@ -186,18 +200,20 @@ int sessions_insert(struct db *db, const char *id, const char *account, const ch
         return query_run(&q, NULL);
 }
 
-int sessions_find(struct db *db, const char *id, const char *account, char version[static 16])
+int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client, size_t client_size)
 {
         struct query q;
         int64_t used = 0, now = wall_ms();
         int r = -ENOENT;
 
-        query(db, &q, "SELECT version, used_at FROM sessions WHERE id = ? AND account_id = ?");
+        query(db, &q, "SELECT version, used_at, client FROM sessions WHERE id = ? AND account_id = ?");
         query_str(&q, id);
         query_str(&q, account);
         if (query_row(&q)) {
                 (void) snprintf(version, 16, "%s", col_str(&q, 0));
                 used = col_int(&q, 1);
+                if (client)
+                        (void) snprintf(client, client_size, "%s", col_str(&q, 2) ? col_str(&q, 2) : "");
                 r = 0;
         }
         int end = query_end(&q, NULL);

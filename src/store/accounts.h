@@ -17,6 +17,7 @@ int keys_find(struct db *db, const unsigned char hash[32], char **ret_account, c
 int keys_each(struct db *db, int (*fn)(const struct key_row *k, void *arg), void *arg);
 /* By id or name: number revoked, or -errno. */
 int keys_revoke(struct db *db, const char *id_or_name, struct err *e);
+int keys_revoke_one(struct db *db, const char *account, const char *id); /* -ENOENT */
 
 struct agent_row {
         int64_t called_at, heartbeat_at, left_at; /* 0 = never */
@@ -29,6 +30,7 @@ int agents_get(struct db *db, const char *account, const char *agent, struct age
 int agents_trim(struct db *db, int64_t before_ms); /* conversations unheard of since */
 
 int sessions_insert(struct db *db, const char *id, const char *account, const char *version, const char *client);
-int sessions_find(struct db *db, const char *id, const char *account, char version[static 16]); /* -ENOENT */
+/* -ENOENT; client may be NULL. */
+int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client, size_t client_size);
 int sessions_delete(struct db *db, const char *id, const char *account);                        /* -ENOENT */
 int sessions_trim(struct db *db, int64_t before_ms, int64_t keep);

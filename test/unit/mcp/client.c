@@ -90,7 +90,16 @@ static int on_event(const char *event, const char *id, struct str data, void *ar
         struct exchange_client *x = arg;
         struct json *j = NULL;
 
-        CHECK(!id || !*id);
+        if (id && *id && !cstr_eq(id, x->answer.last_id)) {
+                CHECK(strlen(id) < sizeof x->answer.last_id);
+                (void) snprintf(x->answer.last_id, sizeof x->answer.last_id, "%s", id);
+                x->stop |= x->stop_at_id;
+        }
+        if (data.n == 0) {
+                CHECK(x->answer.events == 0 && id && *id); /* only to open a stream */
+                x->answer.empty++;
+                return 0;
+        }
         CHECK(json_parse(data.p, data.n, &j, NULL) == 0);
         CHECK(cstr_eq(json_get_str(j, "jsonrpc", NULL), "2.0"));
         x->answer.events++;

@@ -16,8 +16,9 @@ struct answer {
         unsigned status;
         char *headers; /* "name: value\n" with names in lower case */
         struct buf body;
-        struct json *json; /* the body, or the last event that is an answer */
-        unsigned events, comments;
+        struct json *json;                /* the body, or the last event that is an answer */
+        unsigned events, comments, empty; /* empty: events with an id and without data */
+        char last_id[64];
         bool is_sse, whole; /* whole: the end of the body came */
 };
 
@@ -30,7 +31,7 @@ struct exchange_client {
         struct answer answer;
         int (*on_event)(struct json *event, void *arg); /* may be NULL; non-zero stops reading */
         void *arg;
-        bool stop;
+        bool stop, stop_at_id; /* stop_at_id: behind the first event that has one */
 };
 
 /* headers: complete lines with \r\n, or "". body NULL: none. The head of the answer is not waited for. */

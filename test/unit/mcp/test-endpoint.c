@@ -186,7 +186,7 @@ static void test_list(struct toy *t, unsigned port)
         struct answer a = post(port, "", body), b = post(port, "", body);
         const struct json *tools = json_get(json_get(a.json, "result"), "tools");
 
-        CHECK(json_len(tools) == 8);
+        CHECK(json_len(tools) == 12);
         CHECK(cstr_eq(json_get_str(json_at(tools, 0), "name", ""), "echo"));
         CHECK(str_eq(buf_str(&a.body), buf_str(&b.body)));
         CHECK(!json_has(json_get(a.json, "result"), "nextCursor"));

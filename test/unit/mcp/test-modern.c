@@ -73,6 +73,68 @@ static void test_statuses(struct toy *t, unsigned port)
         CHECK(t->sessions_opened == 0);
 }
 
+#define CALL VERSION "Mcp-Method: tools/call\r\n"
+#define REGION(args) BODY("tools/call", ",\"name\":\"region\",\"arguments\":" args)
+
+/* Arguments that headers repeat. */
+static void test_param_headers(struct toy *t, unsigned port)
+{
+        static const struct {
+                const char *headers, *body;
+                unsigned status;
+        } rows[] = {
+                { "Mcp-Param-Region: Hello\r\n", REGION("{\"text\":\"Hello\"}"), 200 },
+                { "mcp-param-region: =?base64?SGVsbG8=?=\r\n", REGION("{\"text\":\"Hello\"}"), 200 },
+                { "Mcp-Param-Region: =?base64?SGVsbG8?=\r\n", REGION("{\"text\":\"Hello\"}"), 400 },
+                { "Mcp-Param-Region: =?base64?SGVs!!!bG8=?=\r\n", REGION("{\"text\":\"Hello\"}"), 400 },
+                { "Mcp-Param-Region: SGVsbG8=\r\n", REGION("{\"text\":\"SGVsbG8=\"}"), 200 },
+                { "", REGION("{\"text\":\"Hello\"}"), 400 },
+                { "Mcp-Param-Region: hello\r\n", REGION("{\"text\":\"Hello\"}"), 400 },
+                { "Mcp-Param-Region: Hello\r\n", REGION("{}"), 400 },
+                { "Mcp-Param-Region: \r\n", REGION("{\"text\":\"\"}"), 200 },
+                { "Mcp-Param-Depth: 7\r\n", REGION("{\"deep\":{\"n\":7}}"), 200 },
+                { "Mcp-Param-Depth: 8\r\n", REGION("{\"deep\":{\"n\":7}}"), 400 },
+                { "Mcp-Param-Other: x\r\n", REGION("{}"), 200 },
+                { "", REGION("{}"), 200 },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                _cleanup_free_ char *headers = xasprintf("%sMcp-Name: region\r\n%s", CALL, rows[i].headers);
+                struct answer a = post(port, headers, rows[i].body);
+
+                if (a.status != rows[i].status)
+                        (void) fprintf(stderr, "row %zu: %u %s\n", i, a.status, buf_cstr(&a.body));
+                CHECK(a.status == rows[i].status && error_code(&a) == (a.status == 200 ? 0 : -32020));
+                answer_done(&a);
+        }
+}
+
+/* A tool that needs what the client did not declare. */
+static void test_capability(struct toy *t, unsigned port)
+{
+        struct answer a = post(port, CALL "Mcp-Name: needy\r\n", BODY("tools/call", ",\"name\":\"needy\""));
+        const struct json *needed = json_get(json_get(json_get(a.json, "error"), "data"), "requiredCapabilities");
+
+        CHECK(json_type(json_get(needed, "sampling")) == JSON_OBJECT);
+        expect(a, 400, -32021);
+        expect(post(port, CALL "Mcp-Name: needy\r\n",
+                    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"_meta\":{" V
+                    ",\"io.modelcontextprotocol/clientCapabilities\":{\"sampling\":{}}},\"name\":\"needy\"}}"),
+               200, 0);
+}
+
+static void test_client_name(struct toy *t, unsigned port)
+{
+        struct answer a = post(port, CALL "Mcp-Name: who\r\n",
+                               "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"_meta\":{" V
+                               "," CAPS ",\"io.modelcontextprotocol/clientInfo\":{\"name\":\"me\",\"version\":\"2\"}},"
+                               "\"name\":\"who\"}}");
+        const struct json *content = json_get(json_get(a.json, "result"), "content");
+
+        CHECK(cstr_eq(json_get_str(json_at(content, 0), "text", ""), "me/2"));
+        answer_done(&a);
+}
+
 static void test_results(struct toy *t, unsigned port)
 {
         struct answer a = post(port, VERSION "Mcp-Method: server/discover\r\n", BODY("server/discover", ""));
@@ -195,6 +257,9 @@ int main(void)
 {
         static const struct run tests[] = {
                 { .name = "statuses", .fn = test_statuses },
+                { .name = "headers of arguments", .fn = test_param_headers },
+                { .name = "capability", .fn = test_capability },
+                { .name = "client name", .fn = test_client_name },
                 { .name = "results", .fn = test_results },
                 { .name = "subscriptions", .fn = test_subscriptions },
                 { .name = "closing cancels", .fn = test_close_cancels },

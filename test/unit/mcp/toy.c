@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ECHO, SLOW, SILENT, FAIL, IMAGE, NOTHING, WAIT, TALK };
+enum { ECHO, SLOW, SILENT, FAIL, IMAGE, NOTHING, WAIT, TALK, POLL, WHO, NEEDY, REGION };
 
 #define LISTING(n, props)                                                                                    \
         "{\"name\":\"" n "\",\"title\":\"" n "\",\"description\":\"A tool of the toy server: " n ".\","      \
@@ -26,6 +26,14 @@ static const struct mcp_tool tools[] = {
         { "nothing", LISTING("nothing", ""), 20000, NOTHING },
         { "wait", LISTING("wait", ""), 20000, WAIT },
         { "talk", LISTING("talk", ""), 20000, TALK },
+        { "poll", LISTING("poll", INT("ms")), 20000, POLL },
+        { "who", LISTING("who", ""), 20000, WHO },
+        { "needy", LISTING("needy", ""), 20000, NEEDY, .needs = "sampling" },
+        { "region",
+          LISTING("region", "\"text\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"},"
+                            "\"deep\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\","
+                            "\"x-mcp-header\":\"Depth\"}}}"),
+          20000, REGION },
 };
 
 /* Sleeps; -ECANCELED is counted when it came from the client. */
@@ -124,6 +132,17 @@ static int coroutine_fn run(struct mcp_request *r, const struct mcp_tool *tool, 
         case WAIT:
                 e = nap(t, r, 3600000);
                 break;
+        case POLL:
+                t->polled = mcp_poll(r, 50);
+                e = silent(t, r, args);
+                break;
+        case WHO:
+                mcp_result_text(r, "%s", mcp_client(r));
+                break;
+        case NEEDY:
+        case REGION:
+                echo(r, args);
+                break;
         case TALK:
                 mcp_message(r, "one");
                 mcp_message(r, "two");
@@ -150,18 +169,24 @@ static int session_new(const char *owner, const char *version, const char *clien
 
         random_id(id, 30);
         key = session_key(owner, id);
-        (void) map_put(t->sessions, str_of(key), xstrdup(version));
+        struct mcp_session *x = xcalloc(1, sizeof(*x));
+        (void) snprintf(x->version, sizeof x->version, "%s", version);
+        (void) snprintf(x->client, sizeof x->client, "%s", client);
+        (void) map_put(t->sessions, str_of(key), x);
         t->sessions_opened++;
         return 0;
 }
 
-static int session_check(const char *owner, const char *id, char version[static 16], void *arg)
+static int session_check(const char *owner, const char *id, struct mcp_session *ret, void *arg)
 {
         struct toy *t = arg;
         _cleanup_free_ char *key = session_key(owner, id);
-        const char *v = map_get(t->sessions, str_of(key));
+        const struct mcp_session *x = map_get(t->sessions, str_of(key));
 
-        return v ? 0 : -ENOENT;
+        if (!x)
+                return -ENOENT;
+        *ret = *x;
+        return 0;
 }
 
 static int session_end(const char *owner, const char *id, void *arg)

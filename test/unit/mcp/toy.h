@@ -10,11 +10,11 @@
 struct toy {
         struct mcp_server *mcp;
         struct http_server *http;
-        struct map *sessions; /* owner and id → version */
+        struct map *sessions; /* owner and id → struct mcp_session */
         unsigned completed;   /* handlers that did all their work */
         unsigned cancelled;   /* handlers that saw -ECANCELED and mcp_cancelled */
         unsigned sessions_opened;
-        bool check_origin;
+        bool check_origin, polled;
 };
 
 /* The account is the X-Owner header, "toy" without one. */

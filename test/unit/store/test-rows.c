@@ -194,12 +194,12 @@ static void test_agents_and_sessions(void **state)
 
         assert_int_equal(sessions_insert(s->db, "s1", a, "2025-11-25", NULL), 0);
         scratch_reopen(s);
-        assert_int_equal(sessions_find(s->db, "s1", a, version), 0);
+        assert_int_equal(sessions_find(s->db, "s1", a, version, NULL, 0), 0);
         assert_string_equal(version, "2025-11-25");
-        assert_int_equal(sessions_find(s->db, "s1", "stranger", version), -ENOENT);
+        assert_int_equal(sessions_find(s->db, "s1", "stranger", version, NULL, 0), -ENOENT);
         assert_int_equal(sessions_delete(s->db, "s1", "stranger"), -ENOENT);
         assert_int_equal(sessions_trim(s->db, wall_ms() + 1, 10), 0);
-        assert_int_equal(sessions_find(s->db, "s1", a, version), -ENOENT);
+        assert_int_equal(sessions_find(s->db, "s1", a, version, NULL, 0), -ENOENT);
 }
 
 int main(void)
