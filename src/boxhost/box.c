@@ -394,17 +394,17 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
         return 0;
 }
 
-int box_destroy(struct host *h, const char *id, int *ret_disk, struct err *e)
+int box_destroy(struct host *h, const char *id, struct box_rest *ret_rest, struct err *e)
 {
         struct box *b = host_find(h, id);
-        int r;
+        int index = b && b->index < NET_INDEX_MAX ? (int) b->index : -1, r;
 
         spec_withdraw(h->boxes_dir, id); /* from now on a restart finishes the removal */
-        r = wipe(h, id, b ? b->pidfd : -1, b ? b->disk : -1, b && b->index < NET_INDEX_MAX ? (int) b->index : -1, e);
+        r = wipe(h, id, b ? b->pidfd : -1, b ? b->disk : -1, ret_rest ? -1 : index, e);
         if (r < 0 || !b)
                 return r;
-        if (ret_disk)
-                *ret_disk = steal_fd(&b->disk);
+        if (ret_rest)
+                *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index };
         host_forget(h, b);
         return 0;
 }

@@ -30,11 +30,10 @@ void box_size_clamp(struct box_size *s);
 
 int box_create(struct host *h, const struct box_request *q, struct box **ret, struct box_timings *t, struct err *e);
 /*
- * Removes all traces of an id, whether or not a struct box exists for it; the box, if any, is forgotten. What is left
- * then is the disk's mount, which nobody sees: closing *ret_disk, when it is not -1, ends it (slowly, see closer.h).
- * With ret_disk NULL it is closed here.
+ * Removes all traces of an id, whether or not a struct box exists for it; the box, if any, is forgotten. *ret_rest is
+ * what then is left for a closer (it may be nothing); with ret_rest NULL all is done here.
  */
-int box_destroy(struct host *h, const char *id, int *ret_disk, struct err *e);
+int box_destroy(struct host *h, const char *id, struct box_rest *ret_rest, struct err *e);
 int box_freeze(struct host *h, struct box *b, bool frozen, struct err *e);
 /* After its PID 1 ended: the box becomes dead, and how is told ("exited 3", "killed 9", "unknown"). */
 void box_ended(struct host *h, struct box *b, char how[32]);

@@ -1,18 +1,27 @@
 #include "boxhost/closer.h"
 
+#include "boxhost/net.h"
+#include "boxhost/netlink.h"
 #include "boxhost/sys.h"
 
 #include <errno.h>
+#include <linux/netlink.h>
 #include <signal.h>
 #include <time.h>
 
 struct order {
-        int fd;
+        struct box_rest rest;
         uint32_t ticket;
+};
+
+struct report {
+        uint32_t ticket;
+        int result;
 };
 
 struct ends {
         int in, out;
+        struct net net; /* nl is -1 without a network */
 };
 
 static void *closer_main(void *arg)
@@ -22,15 +31,20 @@ static void *closer_main(void *arg)
 
         freep(&arg);
         while (read(ends.in, &o, sizeof(o)) == (ssize_t) sizeof(o)) {
-                close(o.fd);
-                (void) !write(ends.out, &o.ticket, sizeof(o.ticket));
+                struct report done = { .ticket = o.ticket };
+                if (o.rest.disk >= 0)
+                        close(o.rest.disk);
+                if (o.rest.index >= 0 && ends.net.nl >= 0)
+                        done.result = net_remove(&ends.net, (unsigned) o.rest.index, NULL);
+                (void) !write(ends.out, &done, sizeof(done));
         }
         close(ends.in);
         close(ends.out);
+        net_close(&ends.net);
         return NULL;
 }
 
-int closer_start(struct closer *c, struct err *e)
+int closer_start(struct closer *c, const struct net *net, struct err *e)
 {
         struct ends *ends;
         sigset_t all, before;
@@ -47,12 +61,17 @@ int closer_start(struct closer *c, struct err *e)
         }
         (void) fcntl(from[0], F_SETFL, O_NONBLOCK);
         ends = xmalloc(sizeof(*ends));
-        *ends = (struct ends){ .in = to[0], .out = from[1] };
+        *ends = (struct ends){ .in = to[0], .out = from[1], .net = { .nl = -1 } };
+        if (net) {
+                ends->net = *net;
+                ends->net.nl = nl_open(NETLINK_ROUTE, NULL);
+        }
         sigfillset(&all); /* signals are the request loop's business */
         (void) pthread_sigmask(SIG_SETMASK, &all, &before);
         r = pthread_create(&c->thread, NULL, closer_main, ends);
         (void) pthread_sigmask(SIG_SETMASK, &before, NULL);
         if (r != 0) {
+                net_close(&ends->net);
                 freep(&ends);
                 for (int i = 0; i < 2; i++) {
                         close(to[i]);
@@ -74,9 +93,9 @@ void closer_stop(struct closer *c)
         close(steal_fd(&c->from));
 }
 
-int closer_give(struct closer *c, int fd, uint32_t ticket)
+int closer_give(struct closer *c, const struct box_rest *rest, uint32_t ticket)
 {
-        struct order o = { .fd = fd, .ticket = ticket };
+        struct order o = { .rest = *rest, .ticket = ticket };
 
         const struct timespec pause = { .tv_nsec = 50000 };
 
@@ -85,12 +104,18 @@ int closer_give(struct closer *c, int fd, uint32_t ticket)
         if (write(c->to, &o, sizeof(o)) != (ssize_t) sizeof(o))
                 return -errno;
         /* Until the thread has begun: a box cloned before would inherit a copy, and pay for the last close itself. */
-        for (int i = 0; i < 40 && fcntl(fd, F_GETFD) >= 0; i++)
+        for (int i = 0; rest->disk >= 0 && i < 40 && fcntl(rest->disk, F_GETFD) >= 0; i++)
                 (void) nanosleep(&pause, NULL);
         return 0;
 }
 
-int closer_done(struct closer *c, uint32_t *ret_ticket)
+int closer_done(struct closer *c, uint32_t *ret_ticket, int *ret_result)
 {
-        return read(c->from, ret_ticket, sizeof(*ret_ticket)) == (ssize_t) sizeof(*ret_ticket) ? 0 : -EAGAIN;
+        struct report done;
+
+        if (read(c->from, &done, sizeof(done)) != (ssize_t) sizeof(done))
+                return -EAGAIN;
+        *ret_ticket = done.ticket;
+        *ret_result = done.result;
+        return 0;
 }

@@ -240,11 +240,11 @@ int host_prepare(struct host *h, struct err *e)
                 r = image_host_prepare(h->images_dir, h->skeleton, e);
         if (r < 0)
                 return r;
-        r = closer_start(&h->closer, e);
-        if (r < 0)
-                return r;
         open_ca(h);
         prepare_net(h);
+        r = closer_start(&h->closer, h->features.net ? &h->net : NULL, e);
+        if (r < 0)
+                return r;
         disk_pool_open(&h->disks, h->pool_dir, h->options->pool, &why);
         h->features.disk = h->disks.limited;
         if (!h->features.disk)

@@ -143,7 +143,7 @@ static int op_destroy(struct op *o, struct err *e)
         const char *id;
         int r = need_box(o, &id, e);
 
-        return r < 0 ? r : box_destroy(o->h, id, &o->result->last, e);
+        return r < 0 ? r : box_destroy(o->h, id, &o->result->rest, e);
 }
 
 static int op_freeze(struct op *o, struct err *e)
@@ -295,7 +295,7 @@ void request_answer(struct host *h, const char *p, size_t n, struct buf *out, st
         struct op o = { .h = h, .out = &w, .result = ret };
         int r = json_parse(p, n, &in, &e);
 
-        *ret = (struct request_result){ .last = -1 };
+        *ret = (struct request_result){ .rest = { -1, -1 } };
         begin(&w, out, in);
         if (r == 0 && json_type(in) != JSON_OBJECT)
                 r = err_set(&e, -EINVAL, "a request must be an object");

@@ -4,9 +4,9 @@
 #include "boxhost/host.h"
 
 struct request_result {
-        struct box *created; /* to be waited for from now on */
-        bool refill;         /* a disk was taken */
-        int last;            /* the answer holds once this descriptor is closed; -1 when it holds already */
+        struct box *created;  /* to be waited for from now on */
+        bool refill;          /* a disk was taken */
+        struct box_rest rest; /* the answer holds once this is gone */
 };
 
 /* Appends the answer to out; a malformed message gets an answer too. */

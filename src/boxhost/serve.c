@@ -25,7 +25,7 @@ struct conn {
         int fd; /* -1: free */
 };
 
-/* An answer that waits for a descriptor to be closed. */
+/* An answer that waits for the rest of a box to be gone. */
 struct pending {
         struct list link;
         uint32_t ticket;
@@ -124,14 +124,14 @@ static void watch_filler(struct loop *l)
                 watch(l, l->h->disks.filler_sock, &l->at_filler);
 }
 
-static void say_later(struct loop *l, struct conn *c, struct buf *answer, int fd)
+static void say_later(struct loop *l, struct conn *c, struct buf *answer, const struct box_rest *rest)
 {
         struct pending *p = xcalloc(1, sizeof(*p));
 
         p->ticket = l->next_ticket++;
         p->fd = c->fd;
-        if (closer_give(&l->h->closer, fd, p->ticket) < 0) {
-                close(fd);
+        if (closer_give(&l->h->closer, rest, p->ticket) < 0) {
+                closep(&rest->disk); /* the interface goes with the next start, if not before by itself */
                 say(l, c, answer);
                 freep(&p);
                 return;
@@ -144,8 +144,11 @@ static void say_later(struct loop *l, struct conn *c, struct buf *answer, int fd
 static void say_closed(struct loop *l)
 {
         uint32_t ticket;
+        int result;
 
-        while (closer_done(&l->h->closer, &ticket) == 0) {
+        while (closer_done(&l->h->closer, &ticket, &result) == 0) {
+                if (result < 0)
+                        log_error("the interface of a destroyed box stays: %s", strerror(-result));
                 list_for_each_safe (it, &l->pending) {
                         struct pending *p = list_entry(it, struct pending, link);
                         if (p->ticket != ticket)
@@ -175,8 +178,8 @@ static void take_request(struct loop *l, struct conn *c)
         request_answer(l->h, in, (size_t) n, &out, &result);
         if (result.created)
                 watch(l, result.created->pidfd, &result.created->source);
-        if (result.last >= 0)
-                say_later(l, c, &out, result.last);
+        if (result.rest.disk >= 0 || result.rest.index >= 0)
+                say_later(l, c, &out, &result.rest);
         else
                 say(l, c, &out);
         if (result.refill)
