@@ -365,7 +365,14 @@ class ScriptedServer:
         self.port = 0
 
     def start(self):
-        self.httpd = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        for left in range(100, -1, -1):  # on a busy machine the port may be some other program's for a moment
+            try:
+                self.httpd = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+                break
+            except OSError:
+                if not left:
+                    raise
+                time.sleep(0.05)
         self.httpd.daemon_threads = True
         self.httpd.handle_error = lambda *_: None
         self.httpd.script = self

@@ -505,11 +505,12 @@ def test_503_for_too_long(script, adapter):
 
 
 def test_server_that_is_not_there_yet(script, adapter):
-    one = adapter(PSBX_ADAPTER_NOT_SENT_DELAY_MS="100", PSBX_ADAPTER_UNAVAILABLE_BUDGET_MS="5000")
+    one = adapter(PSBX_ADAPTER_NOT_SENT_DELAY_MS="100", PSBX_ADAPTER_UNAVAILABLE_BUDGET_MS="20000")
     script.on_tool["sandbox_exec"] = lambda call: call.json(text_result({"ok": 1}))
     script.stop()
     threading.Timer(0.6, script.start).start()
-    assert one.tool("sandbox_exec", {"id": "b"}).data == {"ok": 1}
+    result = one.tool("sandbox_exec", {"id": "b"})
+    assert result.data == {"ok": 1}, result
     assert len(script.calls) == 1
 
 
