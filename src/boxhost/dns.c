@@ -62,7 +62,7 @@ static int confine(void)
                 "exit",           "rt_sigreturn", "mmap",       "munmap",          "brk",           "mremap",
                 "mprotect",       "getsockopt",   "setsockopt", "shutdown",        "futex",         "restart_syscall",
                 "rt_sigprocmask", "lseek",        "getpid",     "gettid",          "ppoll",         "poll",
-                "recvmmsg",       "writev",       "readv",      "clock_nanosleep", "madvise",
+                "recvmmsg",       "writev",       "readv",      "clock_nanosleep", "madvise",       "sigaltstack",
         };
         scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
         int r = ctx ? 0 : -ENOMEM;

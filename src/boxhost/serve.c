@@ -3,6 +3,7 @@
 #include "boxhost/box.h"
 #include "boxhost/request.h"
 #include "boxhost/sys.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -19,6 +20,7 @@
 
 #define CONNS_MAX 16
 #define SEND_TIMEOUT_MS 2000
+#define DNS_PAUSE_MS 2000
 
 struct conn {
         struct source source;
@@ -41,6 +43,7 @@ struct loop {
         int poll, listener, signals;
         struct source at_listener, at_signals, at_filler, at_dns, at_closer;
         struct conn conns[CONNS_MAX];
+        int64_t dns_started, dns_at; /* when the forwarder was started again, and is to be (0: it runs) */
         bool stop;
 };
 
@@ -206,16 +209,26 @@ static void tell_ended(struct loop *l, struct box *b)
         }
 }
 
+/* One that ends at once would end at once again: it is started at most once in a while. */
+static void dns_ended(struct loop *l)
+{
+        log_warning("the name forwarder ended and will be started again");
+        (void) epoll_ctl(l->poll, EPOLL_CTL_DEL, l->h->dns.pidfd, NULL);
+        dns_stop(&l->h->dns);
+        l->dns_at = l->dns_started + DNS_PAUSE_MS;
+}
+
 static void restart_dns(struct loop *l)
 {
         struct host *h = l->h;
         struct err e = { 0 };
         uint16_t port = h->dns.port;
 
-        log_warning("the name forwarder ended and is started again");
-        dns_stop(&h->dns);
+        l->dns_started = clock_ms();
+        l->dns_at = 0;
         if (dns_start(&h->dns, net_gateway(&h->net_config.subnet), port, h->options->resolver, &e) < 0) {
                 log_error("%s", err_text(&e));
+                l->dns_at = l->dns_started + DNS_PAUSE_MS;
                 return;
         }
         watch(l, h->dns.pidfd, &l->at_dns);
@@ -224,6 +237,20 @@ static void restart_dns(struct loop *l)
                 if (net_rules_load(&h->net_config, &e) < 0)
                         log_error("%s", err_text(&e));
         }
+}
+
+/* How long to wait for events: until the forwarder is due, or forever. */
+static int patience(struct loop *l)
+{
+        int64_t left;
+
+        if (l->dns_at == 0)
+                return -1;
+        left = l->dns_at - clock_ms();
+        if (left > 0)
+                return (int) left;
+        restart_dns(l);
+        return l->dns_at == 0 ? -1 : DNS_PAUSE_MS;
 }
 
 static void handle(struct loop *l, struct source *s)
@@ -246,7 +273,7 @@ static void handle(struct loop *l, struct source *s)
                         disk_arrived(&l->h->disks);
                 break;
         case SOURCE_DNS:
-                restart_dns(l);
+                dns_ended(l);
                 break;
         case SOURCE_CLOSER:
                 say_closed(l);
@@ -346,7 +373,7 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
         while (r == 0 && !l.stop) {
                 /* One at a time: handling one event may free what another one points to. */
                 struct epoll_event ev;
-                int n = epoll_wait(l.poll, &ev, 1, -1);
+                int n = epoll_wait(l.poll, &ev, 1, patience(&l));
                 if (n < 0 && errno != EINTR)
                         r = err_sys(e, -errno, "cannot wait for events");
                 if (n > 0)
