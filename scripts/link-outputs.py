@@ -11,7 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-PROGRAMS = ("parallelsandbox", "boxhost", "boxd", "parallelsandbox-mcp", "parallelsandbox-agent")
+PROGRAMS = ("parallelsandbox", "boxhost", "boxd", "parallelsandbox-mcp", "parallelsandbox-agent",
+            "parallelsandbox-conformance")
 
 
 def main(args: list[str]) -> int:

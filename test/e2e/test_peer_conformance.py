@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from instance import TOP
@@ -10,7 +11,11 @@ OLDER, NEWER = "2025-11-25", "2026-07-28"
 SCENARIOS = [(OLDER, name) for name in ("server-initialize", "server-session-lifecycle", "ping", "tools-list",
                                         "dns-rebinding-protection", "server-sse-multiple-streams")]
 SCENARIOS += [(NEWER, name) for name in ("tools-list", "http-header-validation", "dns-rebinding-protection",
-                                         "server-sse-multiple-streams")]
+                                         "server-sse-multiple-streams", "server-stateless", "caching",
+                                         "sep-2164-resource-not-found")]
+# Checks that want the suite's own tools, or capabilities that we do not have.
+EXPECTED = Path(__file__).with_name("conformance-production.yml")
+PARTIAL = ("server-stateless", "caching", "sep-2164-resource-not-found")
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +33,11 @@ def guarded(server, peers):
 def test_scenario(peers, guarded, tmp_path, version, scenario):
     program = peers.modules("conformance") / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     done = peers.run([program, "server", "--url", guarded, "--spec-version", version, "--scenario", scenario,
-                      "-o", tmp_path], HOME=str(tmp_path))
+                      "-o", tmp_path, *(["--expected-failures", EXPECTED] if scenario in PARTIAL else [])], HOME=str(tmp_path))
     output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     assert done.returncode == 0, output[-6000:]
+    if scenario in PARTIAL:
+        return  # the exit code says that what is listed fails, and nothing else
     assert "FAILURE" not in output, output[-6000:]
     counted = re.search(r"Passed: (\d+)/(\d+)", output)
     assert counted and int(counted.group(1)) > 0 and counted.group(1) == counted.group(2), output[-6000:]
