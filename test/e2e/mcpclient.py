@@ -88,7 +88,7 @@ class Exchange:
                 self.on_line(line)
             line = line.rstrip(b"\r\n")
             if not line:
-                if data:
+                if any(data):  # an event without data only opens the stream
                     yield json.loads(b"\n".join(data))
                 data = []
             elif line.startswith(b":"):
