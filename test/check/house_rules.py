@@ -23,7 +23,7 @@ FOREIGN = {
     r"sqlite3\.h": ["store"],
     r"(postgresql/)?libpq-fe\.h": ["store"],
     r"curl/.*": ["http", "adapter"],
-    r"openssl/.*": ["loop", "http"],
+    r"openssl/.*": ["loop", "http", "auth"],
     r"wslay/.*": ["http"],
     r"seccomp\.h": ["boxhost"],
     r"sys/capability\.h": ["boxhost"],
