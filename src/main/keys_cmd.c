@@ -2,6 +2,7 @@
 
 #include "auth/keys.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "store/accounts.h"
 

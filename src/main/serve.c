@@ -35,6 +35,7 @@ struct options {
         const char *hosts[EXTRA_MAX + 1];
         size_t allow_net_count, host_count;
         uint64_t boxes_max;
+        bool allow_metadata;
         const char *level_name;
 };
 
@@ -47,6 +48,7 @@ struct server {
         struct objects *objects;
         struct driver *driver;
         struct control *control;
+        struct auth *auth;
         struct tools *tools;
         struct mcp_server *mcp;
         struct http_server *http;
@@ -96,7 +98,7 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-        enum { OPT_MAX_BOXES = 256 };
+        enum { OPT_MAX_BOXES = 256, OPT_METADATA };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
                                                { "boxhost", required_argument, NULL, 'b' },
@@ -104,6 +106,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "allow-net", required_argument, NULL, 'n' },
                                                { "host", required_argument, NULL, 'H' },
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
+                                               { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
                                                { 0 } };
         int c;
 
@@ -138,6 +141,9 @@ static int parse_options(int argc, char **argv, struct options *o)
                         if (parse_u64(str_of(optarg), 4000, &o->boxes_max) < 0 || o->boxes_max == 0)
                                 return complain("serve", EXIT_USAGE, "--max-boxes is a number from 1 to 4000");
                         break;
+                case OPT_METADATA:
+                        o->allow_metadata = true;
+                        break;
                 default:
                         return EXIT_USAGE;
                 }
@@ -146,7 +152,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
                                 "[--allow-net CIDR]…"
-                                " [--host NAME]… [--log-level L]");
+                                " [--host NAME]… [--allow-client-metadata] [--log-level L]");
         return 0;
 }
 
@@ -289,12 +295,19 @@ static int start_control(struct server *s, struct err *e)
                 r = control_new(&cfg, s->db, s->objects, s->driver, &s->control, e);
         if (r == 0)
                 r = tools_new(s->control, &s->tools, e);
+        if (r == 0) {
+                struct auth_config auth = { .db = s->db, .control = s->control, .allow_metadata = s->o->allow_metadata };
+
+                memcpy(auth.secret, cfg.link_key, sizeof auth.secret);
+                r = auth_new(&auth, &s->auth, e);
+        }
         return r;
 }
 
 static void wire_front(struct server *s)
 {
         s->front = (struct front){ .control = s->control,
+                                   .auth = s->auth,
                                    .mcp = s->mcp,
                                    .http = s->http,
                                    .db = s->db,
@@ -366,6 +379,7 @@ static int run(struct server *s, struct err *e)
         loop_run();
         http_server_free(s->http);
         mcp_server_free(s->mcp);
+        auth_free(s->auth);
         tools_free(s->tools);
         control_free(s->control);
         loop_done();

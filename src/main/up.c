@@ -29,7 +29,7 @@ struct up {
         char *state;
         const char *listen;
         bool json, quiet;
-        char *key, *id, *output;
+        char *key, *id, *output, *join; /* join: the first person's link, while there is no person */
         struct server_info info;
         pid_t server;
 };
@@ -140,6 +140,26 @@ static int coroutine_fn get_key(struct up *u, struct err *e)
         return file_write_atomic(AT_FDCWD, path, key.p, key.n, 0600, e);
 }
 
+/* A link for the first person; none once there is one. */
+static int coroutine_fn get_join(struct up *u, struct err *e)
+{
+        _cleanup_free_ char *self = NULL;
+        _cleanup_buf_ struct buf out = BUF_MAX(1024);
+        int r = sibling_program("parallelsandbox", &self, e);
+
+        if (r < 0)
+                return r;
+        const char *argv[] = { self, "users", "invite", "--first", "--state", u->state, NULL };
+        struct child_spec spec = { .argv = argv, .io = { CHILD_NULL, CHILD_PIPE, CHILD_PIPE } };
+        r = child_run(&spec, NULL, 0, &out, 30000, e);
+        if (r != 0)
+                return r < 0 ? r : err_wrap(e, "making the first person's link");
+        struct str link = str_trim(buf_str(&out), "\n ");
+        if (link.n)
+                u->join = xstrndup(link.p, link.n);
+        return 0;
+}
+
 /* A second `up` finds the first box again, if its key still works. */
 static int coroutine_fn find_first_box(struct up *u, struct remote *r, struct err *e)
 {
@@ -209,6 +229,8 @@ static int coroutine_fn up_main(void *arg, struct err *e)
         }
         say(u, "It listens on %s. Starting a box …\n", u->info.url);
         r = get_key(u, e);
+        if (r == 0)
+                r = get_join(u, e);
         return r < 0 ? r : try_box(u, e);
 }
 
@@ -224,13 +246,18 @@ static void report(const struct up *u, const char *adapter)
                 jw_kstr(&w, "key", u->key);
                 jw_kstr(&w, "box", u->id);
                 jw_kstr(&w, "output", u->output);
+                jw_kstr(&w, "join", u->join);
                 jw_kstr(&w, "adapter", adapter);
                 (void) jw_end_all(&w);
                 (void) printf("%s\n", buf_cstr(&b));
                 return;
         }
         (void) printf("Box %s says:\n\n  %s\n", u->id, u->output);
-        (void) printf("Open %s/ in a browser.\n\nConnect an agent, Claude Code for example:\n\n", u->info.url);
+        if (u->join)
+                (void) printf("Open this link in a browser, once, to make your sign-in (it works for a day):\n\n  %s\n\n", u->join);
+        else
+                (void) printf("Open %s/ in a browser.\n\n", u->info.url);
+        (void) printf("Connect an agent, Claude Code for example:\n\n");
         (void) printf("  claude mcp add parallelsandbox --env PARALLELSANDBOX_MCP_URL=%s/mcp --env "
                       "PARALLELSANDBOX_API_KEY=%s -- %s\n\n",
                       u->info.url, u->key, adapter);
@@ -280,5 +307,6 @@ int cmd_up(int argc, char **argv)
         free(u.key);
         free(u.id);
         free(u.output);
+        free(u.join);
         return r < 0 ? complain("up", 1, "%s", err_text(&e)) : 0;
 }

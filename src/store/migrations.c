@@ -53,5 +53,65 @@ static const char step_1[] =
         ") STRICT;"
         "CREATE INDEX blobs_by_expiry ON blobs(expires_at);";
 
-const char *const migrations[] = { step_1 };
+/* People, how they sign in, and what they let in (OAuth). Secrets are here only as SHA-256 or argon2id. */
+static const char step_2[] =
+        "CREATE TABLE people ("
+        "  id TEXT PRIMARY KEY, account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE,"
+        "  login TEXT NOT NULL UNIQUE, name TEXT NOT NULL, password TEXT NOT NULL,"
+        "  created_at INTEGER NOT NULL, seen_at INTEGER"
+        ") STRICT;"
+        "CREATE INDEX people_by_account ON people(account_id);"
+
+        "CREATE TABLE invites ("
+        "  hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE,"
+        "  first INTEGER NOT NULL, note TEXT NOT NULL, invited_by TEXT REFERENCES people(id) ON DELETE CASCADE,"
+        "  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL"
+        ") STRICT;"
+
+        "CREATE TABLE passkeys ("
+        "  id TEXT PRIMARY KEY, person_id TEXT NOT NULL REFERENCES people(id) ON DELETE CASCADE,"
+        "  credential BLOB NOT NULL UNIQUE, public_key BLOB NOT NULL, sign_count INTEGER NOT NULL,"
+        "  rp_id TEXT NOT NULL, name TEXT NOT NULL, created_at INTEGER NOT NULL, used_at INTEGER"
+        ") STRICT;"
+        "CREATE INDEX passkeys_by_person ON passkeys(person_id);"
+
+        "CREATE TABLE logins ("
+        "  hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, person_id TEXT NOT NULL REFERENCES people(id) ON DELETE CASCADE,"
+        "  address TEXT NOT NULL, agent TEXT NOT NULL,"
+        "  created_at INTEGER NOT NULL, used_at INTEGER NOT NULL, expires_at INTEGER NOT NULL"
+        ") STRICT;"
+        "CREATE INDEX logins_by_person ON logins(person_id);"
+
+        "CREATE TABLE used_forms (nonce BLOB PRIMARY KEY, expires_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+
+        "CREATE TABLE clients ("
+        "  id TEXT PRIMARY KEY, name TEXT NOT NULL, redirect_uris TEXT NOT NULL, document INTEGER NOT NULL,"
+        "  created_at INTEGER NOT NULL, used_at INTEGER NOT NULL, granted_at INTEGER, fresh_until INTEGER NOT NULL DEFAULT 0"
+        ") STRICT;"
+
+        "CREATE TABLE grants ("
+        "  id TEXT PRIMARY KEY, account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE,"
+        "  person_id TEXT NOT NULL REFERENCES people(id) ON DELETE CASCADE, client_id TEXT NOT NULL REFERENCES clients(id),"
+        "  redirect_host TEXT NOT NULL, scope TEXT NOT NULL, resource TEXT NOT NULL,"
+        "  created_at INTEGER NOT NULL, used_at INTEGER NOT NULL"
+        ") STRICT;"
+        "CREATE INDEX grants_by_account ON grants(account_id);"
+        "CREATE INDEX grants_by_person ON grants(person_id);"
+        "CREATE INDEX grants_by_client ON grants(client_id);"
+
+        "CREATE TABLE codes ("
+        "  hash BLOB PRIMARY KEY, person_id TEXT NOT NULL REFERENCES people(id) ON DELETE CASCADE,"
+        "  client_id TEXT NOT NULL REFERENCES clients(id) ON DELETE CASCADE, redirect_uri TEXT NOT NULL, challenge TEXT NOT NULL,"
+        "  scope TEXT NOT NULL, resource TEXT NOT NULL, expires_at INTEGER NOT NULL, used_at INTEGER, grant_id TEXT"
+        ") STRICT;"
+
+        /* kind: 0 access, 1 refresh. A refresh token that was rotated stays, so that its return is noticed. */
+        "CREATE TABLE tokens ("
+        "  hash BLOB PRIMARY KEY, grant_id TEXT NOT NULL REFERENCES grants(id) ON DELETE CASCADE, kind INTEGER NOT NULL,"
+        "  created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, rotated_at INTEGER"
+        ") STRICT;"
+        "CREATE INDEX tokens_by_grant ON tokens(grant_id);"
+        "CREATE INDEX tokens_by_expiry ON tokens(expires_at);";
+
+const char *const migrations[] = { step_1, step_2 };
 const size_t migration_count = ARRAY_LEN(migrations);

@@ -1,6 +1,5 @@
 #include "web/front.h"
 
-#include "auth/keys.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -78,7 +77,7 @@ static void coroutine_fn reply_text(struct call *c, unsigned status, const char 
         (void) call_reply(c, status, type, body.p, body.n);
 }
 
-/* ---- pages that need no key ---- */
+/* ---- what needs no key ---- */
 
 static void coroutine_fn serve_ready(struct front *f, struct call *c)
 {
@@ -92,57 +91,14 @@ static void coroutine_fn serve_ready(struct front *f, struct call *c)
                                        : STR("{\"ready\":false,\"reason\":\"boxhost is not connected yet\"}"));
 }
 
-static void coroutine_fn serve_resource_metadata(struct call *c)
-{
-        _cleanup_buf_ struct buf b = BUF_MAX(2048);
-        _cleanup_free_ char *resource = NULL;
-        struct str host = call_host(c);
-        struct jw w;
-
-        /* Built from the Host the client used, which was checked: clients compare it with the URL they know. */
-        resource = xasprintf("http://%.*s/mcp", (int) host.n, host.p);
-        jw_init(&w, &b);
-        jw_obj(&w);
-        jw_kstr(&w, "resource", resource);
-        jw_karr(&w, "authorization_servers");
-        jw_end(&w);
-        jw_karr(&w, "scopes_supported");
-        jw_str(&w, "sandbox");
-        jw_end(&w);
-        jw_karr(&w, "bearer_methods_supported");
-        jw_str(&w, "header");
-        jw_end(&w);
-        jw_kstr(&w, "resource_name", "ParallelSandbox");
-        (void) jw_end_all(&w);
-        reply_text(c, 200, "application/json", buf_str(&b));
-}
-
-static const char home_page[] =
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>ParallelSandbox</title><style>:root{color-scheme:light dark}body{font:16px/1.5 "
-        "system-ui,sans-serif;max-width:38em;"
-        "margin:3em auto;padding:0 1em}code{background:#8882;padding:.1em .3em;border-radius:.3em}</style>"
-        "<h1>ParallelSandbox</h1><p>This server gives coding agents parallel Linux boxes over MCP.</p>"
-        "<p>The MCP endpoint is <code>/mcp</code>; the REST interface is described in <a "
-        "href=/v1/openapi.json>/v1/openapi.json</a>.</p>"
-        "<p>Make a key for an agent with <code>parallelsandbox keys add NAME</code>.</p></html>";
-
 static bool coroutine_fn serve_public(struct front *f, struct call *c)
 {
         if (path_is(c, "/v1/openapi.json") && is_get(c))
                 reply_text(c, 200, "application/json", str_n((const char *) openapi_json, openapi_json_len));
-        else if ((path_is(c, "/.well-known/oauth-protected-resource") ||
-                  path_is(c, "/.well-known/oauth-protected-resource/mcp")) &&
-                 is_get(c))
-                serve_resource_metadata(c);
         else if (path_below(c, "/v1/blobs/"))
                 rest_blob(f->control, c);
-        else if (path_is(c, "/") && is_get(c)) {
-                (void) call_add_header(c, "Content-Security-Policy",
-                                       "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
-                reply_text(c, 200, "text/html; charset=utf-8", STR(home_page));
-        } else
-                return false;
+        else
+                return auth_handle(f->auth, c);
         return true;
 }
 
@@ -171,16 +127,12 @@ static void coroutine_fn serve_metrics(struct front *f, struct call *c)
 
 static void coroutine_fn refuse(struct call *c, int r, bool presented, const struct err *e)
 {
-        _cleanup_buf_ struct buf challenge = BUF_MAX(1024);
-        struct str host = call_host(c);
-
         if (r == -EACCES) {
-                (void) buf_addf(&challenge,
-                                "Bearer resource_metadata=\"http://%.*s/.well-known/oauth-protected-resource/mcp\", "
-                                "scope=\"sandbox\"%s",
-                                (int) host.n, host.p, presented ? ", error=\"invalid_token\"" : "");
-                (void) call_add_header(c, "WWW-Authenticate", buf_cstr(&challenge));
+                (void) auth_challenge(c, presented ? "invalid_token" : NULL);
                 (void) call_reply_error(c, 401, "unauthorized", "%s", err_text(e));
+        } else if (r == -EPERM) {
+                (void) auth_challenge(c, "insufficient_scope");
+                (void) call_reply_error(c, 403, "insufficient_scope", "%s", err_text(e));
         } else if (r == -EINVAL) {
                 (void) call_reply_error(c, 400, "invalid", "%s", err_text(e));
         } else {
@@ -227,13 +179,13 @@ void coroutine_fn front_handle(struct call *call, void *arg)
         }
         /* Off the coroutine's stack: a waiting call keeps it for long. */
         _cleanup_free_ struct identity *who = xmalloc(sizeof *who);
-        int r = identify(f->db, call, who, &presented, &e);
+        int r = identify(f->auth, call, who, &presented, &e);
         if (r < 0)
                 refuse(call, r, presented, &e);
         else if (path_is(call, "/mcp"))
                 serve_mcp(f, call, who);
         else if (path_is(call, "/metrics") && is_get(call))
                 serve_metrics(f, call);
-        else if (!rest_handle(f->control, call, who))
+        else if (!rest_auth_handle(f->auth, call, who) && !rest_handle(f->control, call, who))
                 (void) call_reply_error(call, 404, "not_found", "there is nothing at this address");
 }

@@ -4,12 +4,14 @@
  */
 #pragma once
 
+#include "auth/auth.h"
 #include "control/control.h"
 #include "http/server.h"
 #include "mcp/mcp.h"
 
 struct front {
         struct control *control;
+        struct auth *auth;
         struct mcp_server *mcp;
         struct http_server *http;
         struct db *db;

@@ -20,6 +20,7 @@ ORDER = ["base", "loop", "http", "mcp", "store", "guest", "boxd", "boxhost", "dr
 FOREIGN = {
     r"uv\.h": ["loop"],
     r"(json-c/)?json(_[a-z]+)?\.h": ["base/json"],
+    r"sodium\.h": ["base", "auth"],
     r"sqlite3\.h": ["store"],
     r"(postgresql/)?libpq-fe\.h": ["store"],
     r"curl/.*": ["http", "adapter"],
