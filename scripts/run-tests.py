@@ -112,11 +112,12 @@ def step_build(tally: Tally, options: argparse.Namespace) -> bool:
         return False
     tally.ok()
     # With the fixtures of the conformance suite, which no release has.
-    fixtures = "-Dconformance_fixtures=true"
+    # The release build has already refused every warning; in instrumented code gcc sees null arguments where none are.
+    setup = ["-Db_sanitize=address,undefined", "-Dconformance_fixtures=true", "-Dwerror_all=false"]
     if not (ASAN / "build.ninja").exists():
-        code, output = run(["meson", "setup", str(ASAN), "-Db_sanitize=address,undefined", fixtures], 300)
+        code, output = run(["meson", "setup", str(ASAN), *setup], 300)
     elif not (ASAN / "test" / "conformance").is_dir():
-        code, output = run(["meson", "setup", "--reconfigure", str(ASAN), fixtures], 300)
+        code, output = run(["meson", "setup", "--reconfigure", str(ASAN), *setup], 300)
     if code != 0:
         tally.fail("build with sanitizers: setup", output)
         return False
