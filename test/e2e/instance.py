@@ -216,12 +216,37 @@ class Instance:
                 found.append((int(entry.name), command.replace(b"\0", b" ").decode(errors="replace").strip()))
         return found
 
-    def boxhost_pid(self):
-        """The running boxhost of this server (its supervisor has the server's command line)."""
+    def supervisor_pid(self):
+        """The process that keeps a boxhost running for this server; it has the server's command line."""
         for pid, command in self.processes():
-            if command.split()[0].endswith("/boxhost") and "--fd" in command.split():
+            if "serve" in command.split()[1:2] and (self.process is None or pid != self.process.pid):
                 return pid
         return None
+
+    def boxhost_pid(self):
+        """This server's boxhost itself, not one of its helpers."""
+        supervisor = self.supervisor_pid()
+        for pid, command in self.processes():
+            if command.split(" ")[0].endswith("/boxhost") and self.parent(pid) == supervisor:
+                return pid
+        return None
+
+    @staticmethod
+    def parent(pid):
+        try:
+            return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return None
+
+    def box_pid(self, box):
+        """PID 1 of a box, as the host sees it."""
+        return json.loads((self.state / "boxhost" / "boxes" / box / "spec.json").read_text())["pid"]
+
+    def boxes_on_disk(self):
+        return {path.name for path in self.state.glob("boxhost/boxes/*")}
+
+    def box_cgroups(self):
+        return {inner.name for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()}
 
     def cgroups(self):
         found = []
