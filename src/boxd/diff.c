@@ -3,10 +3,11 @@
 #include "boxd/conn.h"
 #include "boxd/ops.h"
 #include "boxd/put.h"
+#include "boxd/walk.h"
 
 #include "base/b64.h"
+#include "base/clock.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,9 +19,9 @@
 #define PIECE (128u << 10)
 #define ENTRIES_MAX 2000000u
 #define EXTRAS_MAX 2000
-#define WALKED_MAX 300000 /* names looked at for extras */
-#define DEPTH_MAX 256
+#define EXTRAS_BYTES (160u << 10)
 #define SILENCE_SECONDS 300
+#define LOOK_AGAIN_MS 2000
 
 struct diff {
         int dest; /* -1: there is none */
@@ -29,15 +30,11 @@ struct diff {
         struct cache *cache;
         char *piece;
         uint32_t *need;
-        size_t n_need, cap_need;
-        uint64_t *seen; /* hashes of the plan's paths, open addressing, 0 free */
-        size_t seen_mask, n;
-        /* the walk for extras */
-        struct buf extras;
-        struct jw w;
-        size_t n_extras, walked;
+        size_t n_need, cap_need, n;
+        struct walk walk;
+        int64_t walked_ms; /* when it was made */
+        size_t n_extras;
         bool partial;
-        char path[GUEST_PATH_MAX + 1];
 };
 
 static int read_digest(struct diff *d, int fd, unsigned char out[HASH_LEN])
@@ -112,59 +109,40 @@ static bool same(struct diff *d, const struct guest_entry *e)
         return memcmp(digest, e->digest, HASH_LEN) == 0;
 }
 
-static bool seen_has(const struct diff *d, uint64_t h)
+/* What the walk saw and the digest cache knows needs no system call. */
+static bool same_by_walk(struct diff *d, const struct guest_entry *e, bool *known)
 {
-        for (size_t i = (size_t) h & d->seen_mask; d->seen; i = (i + 1) & d->seen_mask) {
-                if (d->seen[i] == h)
-                        return true;
-                if (!d->seen[i])
-                        break;
-        }
-        return false;
+        struct walk_item *it = walk_find(&d->walk, e->path, e->path_len);
+        unsigned char digest[HASH_LEN];
+        struct stat st;
+
+        *known = false;
+        if (!it)
+                return false;
+        it->named = true;
+        if (e->kind == GUEST_KIND_LINK || !S_ISREG(it->mode) || !d->cache)
+                return false;
+        *known = true;
+        if ((uint64_t) it->size != e->size || !(it->mode & 0100) == (e->kind == GUEST_KIND_EXEC))
+                return false;
+        walk_stat(it, &st);
+        *known = cache_get(d->cache, &st, digest);
+        return *known && memcmp(digest, e->digest, HASH_LEN) == 0;
 }
 
-static uint64_t path_hash(const char *p, size_t n)
+static bool is_same(struct diff *d, const struct guest_entry *e)
 {
-        uint64_t h = hash_bytes(p, n);
+        bool known, r = same_by_walk(d, e, &known);
 
-        return h ? h : 1;
-}
-
-static int seen_add(struct diff *d, uint64_t h)
-{
-        if (!d->seen || d->n * 2 > d->seen_mask) {
-                size_t mask = d->seen ? d->seen_mask * 2 + 1 : 4095;
-                uint64_t *old = d->seen, *v = calloc(mask + 1, sizeof(*v));
-
-                if (!v)
-                        return -ENOMEM;
-                for (size_t i = 0; old && i <= d->seen_mask; i++) {
-                        size_t k = (size_t) old[i] & mask;
-
-                        while (old[i] && v[k])
-                                k = (k + 1) & mask;
-                        if (old[i])
-                                v[k] = old[i];
-                }
-                free(old);
-                d->seen = v;
-                d->seen_mask = mask;
-        }
-        size_t i = (size_t) h & d->seen_mask;
-        while (d->seen[i] && d->seen[i] != h)
-                i = (i + 1) & d->seen_mask;
-        d->seen[i] = h;
-        return 0;
+        return known ? r : same(d, e);
 }
 
 static int on_entry(struct diff *d, const struct guest_entry *e, struct err *err)
 {
         if (d->n >= ENTRIES_MAX)
                 return err_set(err, -E2BIG, "the plan has more than %u entries", ENTRIES_MAX);
-        if (d->dest >= 0 && seen_add(d, path_hash(e->path, e->path_len)) < 0)
-                return err_set(err, -ENOMEM, "no memory for the plan");
         uint32_t index = (uint32_t) d->n++;
-        if (d->dest >= 0 && same(d, e))
+        if (d->dest >= 0 && is_same(d, e))
                 return 0;
         if (d->n_need == d->cap_need) {
                 size_t cap = d->cap_need ? d->cap_need * 2 : 1024;
@@ -177,6 +155,15 @@ static int on_entry(struct diff *d, const struct guest_entry *e, struct err *err
         }
         d->need[d->n_need++] = index; /* x86-64 and arm64 are little-endian, as the wire is */
         return 0;
+}
+
+/* What was seen is as old as the look; a plan that took long to come gets a new one. */
+static void look(struct diff *d)
+{
+        walk_done(&d->walk);
+        d->walked_ms = clock_ms();
+        if (d->dest >= 0)
+                walk_run(&d->walk, d->dest);
 }
 
 static int read_plan(struct diff *d, struct conn *c, struct err *e)
@@ -193,6 +180,8 @@ static int read_plan(struct diff *d, struct conn *c, struct err *e)
                         return err_sys(e, (int) n, "receiving the plan");
                 if (n == 0)
                         break;
+                if (d->n == 0 && clock_ms() - d->walked_ms > LOOK_AGAIN_MS)
+                        look(d);
                 have += (size_t) n;
                 while ((used = guest_entry_decode(in + at, have - at, &entry)) > 0) {
                         int r = on_entry(d, &entry, e);
@@ -209,65 +198,32 @@ static int read_plan(struct diff *d, struct conn *c, struct err *e)
         return have ? err_set(e, -EPROTO, "the plan is cut off") : 0;
 }
 
-static void extra(struct diff *d, size_t len)
+static void write_extras(struct diff *d, struct jw *w, const struct buf *b)
 {
-        if (seen_has(d, path_hash(d->path, len)))
-                return;
-        if (d->n_extras++ < EXTRAS_MAX && d->extras.len < (160u << 10))
-                jw_b64(&d->w, d->path, len);
-        else
-                d->partial = true;
-}
+        d->partial = d->walk.partial;
+        for (size_t i = 0; i < d->walk.n; i++) {
+                const struct walk_item *it = &d->walk.items[i];
 
-static bool not_walked(const char *name)
-{
-        return strcmp(name, ".git") == 0 || strcmp(name, "node_modules") == 0;
-}
-
-static void walk(struct diff *d, int dir, size_t len, unsigned depth)
-{
-        int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        DIR *list = fd < 0 ? NULL : fdopendir(fd);
-
-        for (struct dirent *e; list && (e = readdir(list));) {
-                size_t n = strlen(e->d_name);
-                struct stat st;
-
-                if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+                if (it->named)
                         continue;
-                if (++d->walked > WALKED_MAX || len + n + 1 >= sizeof(d->path)) {
+                if (d->n_extras++ < EXTRAS_MAX && b->len < EXTRAS_BYTES)
+                        jw_b64(w, d->walk.paths.p + it->path, it->path_len);
+                else
                         d->partial = true;
-                        break;
-                }
-                if (e->d_type == DT_UNKNOWN && fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-                        e->d_type = (unsigned char) IFTODT(st.st_mode);
-                memcpy(d->path + len, e->d_name, n + 1);
-                if (e->d_type != DT_DIR) {
-                        if (!is_temp_name(e->d_name)) /* of an upload that runs just now */
-                                extra(d, len + n);
-                        continue;
-                }
-                if (not_walked(e->d_name) || depth >= DEPTH_MAX)
-                        continue;
-                _cleanup_close_ int sub = openat(fd, e->d_name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-                d->path[len + n] = '/';
-                if (sub >= 0)
-                        walk(d, sub, len + n + 1, depth + 1);
         }
-        if (list)
-                closedir(list);
 }
 
 static void answer(struct diff *d, int fd)
 {
         struct reply r;
 
-        d->extras = BUF_MAX(200u << 10);
-        jw_init(&d->w, &d->extras);
-        jw_arr(&d->w);
-        if (d->dest >= 0)
-                walk(d, d->dest, 0, 0);
-        jw_end_all(&d->w);
+        struct buf extras = BUF_MAX(EXTRAS_BYTES + (GUEST_PATH_MAX * 2));
+        struct jw w;
+
+        jw_init(&w, &extras);
+        jw_arr(&w);
+        write_extras(d, &w, &extras);
+        jw_end_all(&w);
         if (conn_send_bytes(fd, GUEST_DATA, d->need, d->n_need * sizeof(*d->need)) < 0)
                 return;
         conn_send(fd, GUEST_DATA, GUEST_END, NULL, 0);
@@ -278,7 +234,7 @@ static void answer(struct diff *d, int fd)
         jw_kint(&r.w, "need", (int64_t) d->n_need);
         jw_kint(&r.w, "extraCount", (int64_t) d->n_extras);
         jw_key(&r.w, "extras");
-        jw_raw(&r.w, buf_str(&d->extras));
+        jw_raw(&r.w, buf_str(&extras));
         jw_kbool(&r.w, "extrasPartial", d->partial);
         reply_send(&r, fd);
 }
@@ -313,6 +269,8 @@ void op_diff(int fd, struct json *head)
                 dircache_init(&d->dirs, d->dest);
                 d->piece = xmalloc(PIECE);
                 d->cache = d->dest >= 0 ? cache_open(CACHE_FILE) : NULL;
+                /* Before the plan is read: its sender is still looking at its own tree. */
+                look(d);
                 r = read_plan(d, &c, &e);
         }
         if (r < 0) {

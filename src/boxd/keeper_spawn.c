@@ -142,10 +142,12 @@ static int spawn_shell(const struct pipes *p, int cwd, const char *cmd, char *co
 }
 
 /*
- * The kernel's OOM killer spares boxd when whoever made the box gave it a negative score; what a job starts must not
- * inherit that. The child shares our score until exec, so it is raised around the spawn and lowered again (allowed down
- * to the value we were born with).
+ * When memory runs out, what a job started goes before boxd and its keepers, which are needed to tell of it. The child
+ * shares our score until exec, so it is raised around the spawn and lowered again (allowed down to the value we were born
+ * with, which is negative when whoever made the box said so).
  */
+#define JOB_OOM_SCORE "500"
+
 static void oom_score(const char *set, char *ret_old, size_t cap)
 {
         _cleanup_close_ int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -156,8 +158,6 @@ static void oom_score(const char *set, char *ret_old, size_t cap)
                 ssize_t n = read(fd, ret_old, cap - 1);
 
                 ret_old[n > 0 ? n : 0] = '\0';
-                if (ret_old[0] != '-')
-                        return;
         }
         if (pwrite(fd, set, strlen(set), 0) < 0 && ret_old)
                 ret_old[0] = '\0';
@@ -190,9 +190,9 @@ int keeper_spawn(struct keeper *k, char *const *base_env, struct err *e)
                 r = build_env(&env, base_env, k->args.env);
         if (r < 0)
                 return fail(e, r);
-        oom_score("0", score, sizeof(score));
+        oom_score(JOB_OOM_SCORE, score, sizeof(score));
         r = spawn_shell(&p, cwd, k->args.cmd, env.v, &k->leader);
-        if (score[0] == '-')
+        if (score[0])
                 oom_score(score, NULL, 0);
         if (r < 0)
                 return fail(e, r);

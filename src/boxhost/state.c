@@ -57,8 +57,7 @@ int spec_write(int box_dir, const struct box *b, struct err *e)
                 r = fd_write_all(fd, text.p, text.len);
         if (r == 0 && renameat(box_dir, "spec.new", box_dir, "spec.json") < 0)
                 r = -errno;
-        if (r == 0 && fsync(fd) < 0)
-                r = -errno;
+        /* Not synced: what a kill leaves is in the page cache, and a power cut ends the box itself. */
         return r < 0 ? err_sys(e, r, "cannot write the record of box %s", b->id) : 0;
 }
 

@@ -28,7 +28,8 @@ static int coroutine_fn upload_begin(struct upload *u, struct rest *r, struct er
 
         *u = (struct upload){ .r = r };
         int code = call_query(r->call, "dest", &dest);
-        if (code < 0 || dest.len == 0)
+        /* An empty one means /work itself. */
+        if (code <= 0)
                 return err_set(e, -EINVAL,
                                code < 0 ? "`dest` cannot be decoded"
                                         : "`dest` is required: the folder below /work to write to");

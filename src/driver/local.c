@@ -317,12 +317,18 @@ static int coroutine_fn local_connect(struct driver *d, const char *box, struct 
         return r;
 }
 
-static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, const char *state, void *arg),
-                                   void *arg, struct err *e)
+/* One page; *after becomes where the next begins, or NULL after the last. */
+static int coroutine_fn list_page(struct local *l, char **after,
+                                  int (*fn)(const char *box, const char *state, void *arg), void *arg, struct err *e)
 {
         _cleanup_json_ struct json *answer = NULL;
-        int r = ask(local_of(d), request_for("list", NULL), &answer, e);
+        _cleanup_free_ char *from = *after;
+        struct json *req = request_for("list", NULL);
+        int r;
 
+        *after = NULL;
+        json_set_str(req, "after", from);
+        r = ask(l, req, &answer, e);
         if (r < 0)
                 return r;
         struct json *boxes = json_get(answer, "boxes");
@@ -333,6 +339,21 @@ static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, 
                 if (r != 0)
                         return r;
         }
+        *after = xstrdup(json_get_str(answer, "next", NULL));
+        return 0;
+}
+
+static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, const char *state, void *arg),
+                                   void *arg, struct err *e)
+{
+        char *after = NULL;
+
+        do {
+                int r = list_page(local_of(d), &after, fn, arg, e);
+
+                if (r != 0)
+                        return r;
+        } while (after);
         return 0;
 }
 

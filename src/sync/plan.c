@@ -107,8 +107,75 @@ int plan_decode(struct str a, const uint32_t *map, size_t n, struct plan *ret, s
         return 0;
 }
 
+#define WHAT "comparing with the box"
+#define TYPE "application/octet-stream"
+
+void coroutine_fn plan_early_open(const struct sync_env *env, const char *id, const char *dest, struct plan_early *ret)
+{
+        static const char *const extra[] = { "Content-Type", TYPE, NULL };
+        _cleanup_buf_ struct buf path = BUF_MAX(65536);
+        const char *headers[REST_HEADERS_MAX];
+        struct err e = { 0 };
+
+        if (rest_box_path(env, &path, id, "plan", dest) < 0)
+                return;
+        rest_headers(env, headers, extra);
+        const struct http_request req = { .method = "POST",
+                                          .path = buf_cstr(&path),
+                                          .headers = headers,
+                                          .streamed = true,
+                                          .fresh = true,
+                                          .connect_ms = 5000,
+                                          .answer_ms = env->answer_ms };
+        (void) hc_open(env->http, &req, &ret->x, NULL, &e);
+}
+
+void plan_early_close(struct plan_early *p)
+{
+        hc_close(steal_ptr(p->x));
+}
+
+/* True when a whole answer came; what went wrong otherwise is left to the ordinary way to find. */
+static bool coroutine_fn finish_early(const struct sync_env *env, struct plan_early *early, const struct buf *body,
+                                      size_t answer_max, struct rest_answer *a)
+{
+        struct err e = { 0 };
+        struct watch w;
+
+        if (!early || !early->x)
+                return false;
+        watch_start(&w, env, early->x, WHAT, env->answer_ms);
+        int r = hc_write(early->x, body->p, body->len);
+        if (r == 0)
+                r = hc_write_end(early->x);
+        if (r == 0)
+                r = rest_finish(early->x, &w, answer_max, a, &e);
+        watch_stop(&w);
+        plan_early_close(early);
+        if (r == 0 && a->status == 200)
+                return true;
+        buf_done(&a->body);
+        *a = (struct rest_answer){ 0 };
+        return false;
+}
+
+/* Asking twice changes nothing, so a lost connection is simply tried again. */
+static int coroutine_fn ask(const struct sync_env *env, const char *path, const struct buf *body, size_t answer_max,
+                            struct rest_answer *a, struct err *e)
+{
+        for (int try = 0;; try++) {
+                int r = rest_post(env, path, TYPE, body, WHAT, answer_max, a, e);
+
+                if (try > 0 || r == -ECANCELED || (r == 0 && a->status != 502 && a->status != 504) ||
+                    (r < 0 && !a->lost && !a->not_sent))
+                        return r;
+                buf_done(&a->body);
+                *e = (struct err){ 0 };
+        }
+}
+
 int coroutine_fn plan_ask(const struct sync_env *env, const char *id, const char *dest, const struct tree *t,
-                          struct plan *ret, struct err *e)
+                          struct plan_early *early, struct plan *ret, struct err *e)
 {
         _cleanup_buf_ struct buf path = BUF_MAX(65536), body = BUF_MAX(PLAN_MAX);
         _cleanup_free_ uint32_t *map = NULL;
@@ -122,16 +189,9 @@ int coroutine_fn plan_ask(const struct sync_env *env, const char *id, const char
                 r = plan_encode(t, &body, &map, &n);
         if (r < 0)
                 return err_set(e, r, "the list of files is too long");
-        /* Asking twice changes nothing, so a lost connection is simply tried again. */
-        for (int try = 0;; try++) {
-                r = rest_post(env, buf_cstr(&path), "application/octet-stream", &body, "comparing with the box",
-                              HEADER_MAX + 4 * n + 4, &a, e);
-                if (try > 0 || r == -ECANCELED || (r == 0 && a.status != 502 && a.status != 504) ||
-                    (r < 0 && !a.lost && !a.not_sent))
-                        break;
-                buf_done(&a.body);
-                *e = (struct err){ 0 };
-        }
+        size_t answer_max = HEADER_MAX + 4 * n + 4;
+        if (!finish_early(env, early, &body, answer_max, &a))
+                r = ask(env, buf_cstr(&path), &body, answer_max, &a, e);
         if (r == 0 && a.status != 200)
                 r = rest_fail(&a, e);
         else if (r == 0)

@@ -23,6 +23,17 @@ int plan_encode(const struct tree *t, struct buf *out, uint32_t **map, size_t *n
  */
 int plan_decode(struct str answer, const uint32_t *map, size_t n, struct plan *ret, struct err *e);
 
-/* dest is below /work, "" for /work itself. Tried twice when the connection breaks: asking changes nothing. */
+/*
+ * An exchange that is opened before the local tree is known: the box reads its side of dest meanwhile. It may fail, and
+ * may be dropped at any time; plan_ask then asks anew.
+ */
+struct plan_early {
+        struct hc *x;
+};
+void coroutine_fn plan_early_open(const struct sync_env *env, const char *id, const char *dest, struct plan_early *ret);
+void plan_early_close(struct plan_early *p);
+
+/* dest is below /work, "" for /work itself. early may be NULL; it is used up. Tried twice when the connection breaks:
+ * asking changes nothing. */
 int coroutine_fn plan_ask(const struct sync_env *env, const char *id, const char *dest, const struct tree *t,
-                          struct plan *ret, struct err *e);
+                          struct plan_early *early, struct plan *ret, struct err *e);

@@ -38,7 +38,7 @@ static int coroutine_fn compare_in_place(struct sync_job *j, struct err *e)
         renamed.path = dest_base(&j->dest);
         renamed.path_len = (uint16_t) strlen(renamed.path);
         plan_done(&j->plan);
-        return plan_ask(j->env, j->id, parent, &t, &j->plan, e);
+        return plan_ask(j->env, j->id, parent, &t, NULL, &j->plan, e);
 }
 
 static int land_in_folder(struct sync_job *j, struct err *e)
@@ -69,7 +69,7 @@ int coroutine_fn job_single(struct sync_job *j, struct err *e)
         if (r < 0)
                 return r;
         j->step = "comparing with the box";
-        r = plan_ask(j->env, j->id, j->dest.path, &j->tree, &j->plan, e);
+        r = plan_ask(j->env, j->id, j->dest.path, &j->tree, NULL, &j->plan, e);
         if (r < 0)
                 return r;
         if (j->dest.folder && j->plan.is_file)

@@ -156,7 +156,7 @@ int coroutine_fn job_prune(struct sync_job *j, struct err *e)
                         return 0;
                 }
                 plan_done(&j->plan);
-                r = plan_ask(j->env, j->id, j->dest.path, &j->tree, &j->plan, e);
+                r = plan_ask(j->env, j->id, j->dest.path, &j->tree, NULL, &j->plan, e);
                 if (r == 0)
                         r = job_find_stale(j, e);
                 if (r < 0)

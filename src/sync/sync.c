@@ -226,7 +226,6 @@ static bool is_loopback(const struct url *u)
 
 int coroutine_fn job_upload(struct sync_job *j, struct err *e)
 {
-        _cleanup_free_ char *folder = NULL;
         struct send_spec spec = { .id = j->id,
                                   .dest = j->dest.path,
                                   .repo = j->repo,
@@ -267,28 +266,67 @@ static void coroutine_fn unselected_task(void *arg)
         job_unselected(arg);
 }
 
-static int coroutine_fn compare(struct sync_job *j, struct err *e)
+struct opening {
+        struct sync_job *j;
+        struct plan_early early;
+};
+
+static void coroutine_fn open_task(void *arg)
 {
-        struct err why = { 0 };
+        struct opening *o = arg;
+
+        plan_early_open(o->j->env, o->j->id, o->j->dest.path, &o->early);
+}
+
+/* Both trees are read at the same time: the box's side begins when the exchange opens. */
+static int coroutine_fn select_and_open(struct sync_job *j, struct opening *o, struct err *e)
+{
         struct par p;
         int r, joined;
 
         j->step = "reading the local files";
+        par_init(&p);
+        /* A server on this machine has it in less time than starting git takes, which holds up everything else. */
+        if (is_loopback(&j->env->base))
+                open_task(o);
+        else
+                par_start(&p, open_task, o);
         r = job_select(j, e);
         if (r == 0)
                 r = refuse_prune_here(j, e);
-        if (r < 0)
-                return r;
+        joined = par_join(&p);
+        return r < 0 ? r : joined;
+}
+
+static int coroutine_fn ask_plan(struct sync_job *j, struct opening *o, struct err *e)
+{
+        struct par p;
+        int r, joined;
+
         j->step = "comparing with the box";
         par_init(&p);
         if (j->from_git)
                 par_start(&p, unselected_task, j);
-        r = plan_ask(j->env, j->id, j->dest.path, &j->tree, &j->plan, e);
+        r = plan_ask(j->env, j->id, j->dest.path, &j->tree, &o->early, &j->plan, e);
         joined = par_join(&p);
         if (r < 0 || joined < 0)
                 return r < 0 ? r : joined;
         if (j->plan.is_file)
                 return err_set(e, -ENOTDIR, "/work/%s is a file in the box, and localPath is a folder", j->dest.path);
+        return 0;
+}
+
+static int coroutine_fn compare(struct sync_job *j, struct err *e)
+{
+        struct opening o = { .j = j };
+        struct err why = { 0 };
+        int r = select_and_open(j, &o, e);
+
+        if (r == 0)
+                r = ask_plan(j, &o, e);
+        plan_early_close(&o.early);
+        if (r < 0)
+                return r;
         r = job_find_stale(j, &why);
         if (r == -ECANCELED)
                 return r;
