@@ -159,6 +159,17 @@ static int no_room(const struct control *c, struct err *e)
                 control_running(c), (long long) control_boxes_max(c));
 }
 
+static int waited_in_vain(const struct control *c, int64_t waited_ms, size_t place, struct err *e)
+{
+        return err_set(e, -EAGAIN,
+                       "no room for another box after %lld s in the queue, at place %zu: %zu run and %lld fit. The "
+                       "place is given up, "
+                       "since the caller can wait no longer, and nothing was started: call again to queue anew, or "
+                       "make room with "
+                       "sandbox_stop (sandbox_list shows the boxes)",
+                       (long long) waited_ms / 1000, place, control_running(c), (long long) control_boxes_max(c));
+}
+
 /* Takes a slot (c->starting), in arrival order. */
 static int coroutine_fn take_slot(struct control *c, const struct box_request *r, struct err *e)
 {
@@ -183,7 +194,7 @@ static int coroutine_fn take_slot(struct control *c, const struct box_request *r
                 if (c->stopping)
                         ret = err_set(e, -ECANCELED, "the server is stopping; nothing was started");
                 else if (left <= 0)
-                        ret = no_room(c, e);
+                        ret = waited_in_vain(c, r->wait_capacity_ms, place, e);
                 if (ret < 0)
                         break;
                 int w = waitq_wait(&c->capacity, left);

@@ -52,6 +52,7 @@ struct control {
         bool stopping;
         uint64_t execs, starts, start_failures;
         struct timer *janitor;
+        struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 
 int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver,

@@ -93,6 +93,17 @@ void output_add(struct output *o, const void *p, size_t n)
         }
 }
 
+void output_snapshot(struct output *o, const struct output *src)
+{
+        struct str a, b;
+
+        tail_runs(src, &a, &b);
+        output_add(o, src->head.p, src->head.len);
+        output_add(o, a.p, a.n);
+        output_add(o, b.p, b.n);
+        output_omitted(o, src->total - o->total, src->head.len);
+}
+
 void output_omitted(struct output *o, uint64_t bytes, uint64_t at)
 {
         if (!bytes)
@@ -139,7 +150,7 @@ static void split(const struct output *o, struct str all, size_t limit, struct s
         size_t last = limit - first;
         if (o->omitted_before && o->total - at < last)
                 last = (size_t) (o->total - at);
-        *head = utf8_prefix(str_n(all.p, first), first);
+        *head = utf8_prefix(all, first);
         *tail = suffix(str_n(all.p + head->n, all.n - head->n), last);
 }
 
@@ -185,6 +196,8 @@ char *output_link(struct output *o, struct control *c, const char *account, cons
         struct err e = { 0 };
 
         *why = NULL;
+        if (o->linked)
+                return link_make(c, o->object.id, name, wall_ms() + LINK_MS);
         if (o->omitted_before && !o->storing) {
                 *why = o->why_omitted ? o->why_omitted : "the box kept only a part of it";
                 return NULL;
@@ -203,5 +216,6 @@ char *output_link(struct output *o, struct control *c, const char *account, cons
                                       : "the server could not store it";
                 return NULL;
         }
+        o->linked = true;
         return link_make(c, o->object.id, name, wall_ms() + LINK_MS);
 }

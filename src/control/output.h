@@ -20,6 +20,7 @@ struct output {
         struct object_writer object;
         bool storing;
         bool store_failed;
+        bool linked; /* the object is complete and may be linked again */
 };
 
 void output_init(struct output *o, struct objects *objects);
@@ -29,6 +30,8 @@ void output_add(struct output *o, const void *p, size_t n);
 void output_omitted(struct output *o, uint64_t bytes, uint64_t at);
 /* Takes an object that holds every byte, for output_link; w is consumed. */
 void output_take_whole(struct output *o, struct object_writer *w);
+/* A copy of what src keeps at this moment, into a fresh output; it has no object. */
+void output_snapshot(struct output *o, const struct output *src);
 /* Text of at most limit bytes (before JSON escaping): all, or head and tail around a line that says what is missing.
  * True when something is. */
 bool output_text(const struct output *o, size_t limit, struct buf *out);

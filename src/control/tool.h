@@ -37,6 +37,11 @@ int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, 
 void tool_write_box(struct jw *w, struct control *c, const struct box_row *row, const struct identity *who);
 /* Finishes the writer and hands the object over, or fails the call when it did not fit. */
 void tool_answer(struct tool_call *t, struct jw *w, struct buf *b);
+/*
+ * How long this caller is likely to wait for the answer, -1 without a limit (docs/mcp.md, "Callers that give up"). A
+ * waiting tool answers before that with what there is and how to go on.
+ */
+int64_t tool_patience_ms(const struct tool_call *t);
 /* fail with e's text. */
 void tool_error(struct tool_call *t, const struct err *e);
 #define TOOL_TEXT_MAX ((size_t) 32 << 10) /* what a text result must stay under */

@@ -7,6 +7,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "control/exec_left.h"
 #include "control/tool.h"
 #include "http/server.h"
 #include "loop/loop.h"
@@ -339,6 +340,7 @@ static void coroutine_fn stop_main(void *arg)
 
         mcp_server_drain(s->mcp);
         http_server_stop(s->http, STOP_MS);
+        exec_left_stop(s->control);
         s->driver->ops->free(s->driver);
         loop_stop();
 }

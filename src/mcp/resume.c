@@ -50,7 +50,6 @@ struct replay *replay_new(struct mcp_server *s, struct owner *o, const char *cal
         char id[STREAM_ID_LEN + 1];
 
         random_id(id, STREAM_ID_LEN);
-        list_init(&p->link);
         p->s = s;
         p->owner = o;
         p->call = call;

@@ -1,4 +1,4 @@
-#include "control/exec.h"
+#include "control/exec_left.h"
 #include "control/tool.h"
 
 #include "base/ids.h"
@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-static void answer(struct tool_call *t, const struct box *b, const struct exec_request *q, struct exec_result *res)
+static void answer(struct tool_call *t, const struct box *b, const struct exec_request *q, struct exec_result *res,
+                   bool running)
 {
         _cleanup_buf_ struct buf out = BUF_MAX(TOOL_TEXT_MAX * 2);
         struct jw w;
@@ -18,6 +19,14 @@ static void answer(struct tool_call *t, const struct box *b, const struct exec_r
                 jw_kstr(&w, "bgId", q->id);
         else {
                 jw_kstr(&w, "execId", q->id);
+                jw_kbool(&w, "running", running);
+                if (running) {
+                        jw_kstr(&w, "bgId", q->id);
+                        jw_kstr(&w, "next",
+                                "it still runs, and nothing of it is lost: call sandbox_procs with action wait and "
+                                "this "
+                                "bgId for the whole result, or stop");
+                }
                 exec_write(&w, t->c, t->who, b->id, res, OUTPUT_INLINE);
         }
         tool_answer(t, &w, &out);
@@ -56,7 +65,7 @@ void coroutine_fn tool_sandbox_exec(struct tool_call *t)
                 (void) snprintf(q.id, sizeof q.id, "%s", given);
         else
                 random_id(q.id, 12);
-        r = exec_run(t->c, t->who, b, &q, &res, &e);
+        r = exec_run_within(t->c, t->who, b, &q, tool_patience_ms(t), &res, &e);
         if (r == -ECANCELED)
                 return; /* a cancelled call gets no answer */
         if (r == -EEXIST)
@@ -65,11 +74,11 @@ void coroutine_fn tool_sandbox_exec(struct tool_call *t)
                          "\"%s\"} has that"
                          " command's result; nothing was run",
                          q.id, q.id);
-        else if (r < 0)
+        else if (r < 0 && r != -EINPROGRESS)
                 mcp_fail(t->r,
                          "sandbox_exec: %s. The command may have run: sandbox_procs {action: \"wait\", bgId: \"%s\"} "
                          "tells",
                          err_text(&e), q.id);
         else
-                answer(t, b, &q, &res);
+                answer(t, b, &q, &res, r == -EINPROGRESS);
 }

@@ -1,4 +1,4 @@
-#include "control/exec.h"
+#include "control/exec_left.h"
 #include "control/tool.h"
 
 #include "base/clock.h"
@@ -160,10 +160,9 @@ static bool until_head(struct procs *p, struct json *head)
 static int64_t wait_limit_ms(const struct tool_call *t)
 {
         int64_t asked = json_get_int(t->args, "timeoutSec", WAIT_DEFAULT_SEC) * 1000;
+        int64_t patience = tool_patience_ms(t);
 
-        if (mcp_has_progress(t->r) || json_has(t->args, "timeoutSec"))
-                return asked;
-        return asked < t->who->wait_ms ? asked : t->who->wait_ms;
+        return patience >= 0 && patience < asked ? patience : asked;
 }
 
 /* All of it, once: not for each look at a job that runs on, and not where only some lines were asked for. */
@@ -180,6 +179,28 @@ static void coroutine_fn get_whole(struct procs *p, struct exec_result *res, boo
         exec_fetch_whole(p->t->c, p->b->id, p->id, "stderr", &res->err);
 }
 
+/* A command whose call was answered while it ran: the server has its whole output, the box only the ends. False when it
+ * is none of those. */
+static bool coroutine_fn wait_left(struct procs *p, int64_t limit)
+{
+        _cleanup_exec_ struct exec_result so_far;
+        _cleanup_json_ struct json *job = json_obj();
+        struct exec_result *res = &so_far;
+
+        exec_result_init(&so_far, p->t->c->objects);
+        if (json_has(p->t->args, "until") || json_has(p->t->args, "tail"))
+                return false;
+        int r = exec_left_wait(p->t->c, p->b->id, p->id, limit, &so_far, &res);
+        if (r == -ENOENT)
+                return false;
+        if (r == -ECANCELED)
+                return true;
+        json_set_bool(job, "running", r == -EINPROGRESS);
+        json_set_str(job, "endReason", res->timed_out ? "timeout" : res->signal[0] ? "signal" : "exited");
+        write_waited(p, job, res);
+        return true;
+}
+
 static void coroutine_fn do_wait(struct procs *p)
 {
         _cleanup_guest_ struct guest_op g = { 0 };
@@ -190,7 +211,7 @@ static void coroutine_fn do_wait(struct procs *p)
         struct err e = { 0 };
 
         exec_result_init(&res, p->t->c->objects);
-        if (!until_head(p, head)) {
+        if (!until_head(p, head) || wait_left(p, limit)) {
                 json_unref(head);
                 return;
         }

@@ -75,6 +75,39 @@ int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, 
         return 0;
 }
 
+#define PATIENCE_LEAST_MS 3000  /* also for callers that say they have none: most commands are done by then */
+#define PATIENCE_USUAL_MS 50000 /* of the many clients that give up at 60 s */
+
+/* Clients that send a progress token and give up at 60 s all the same. */
+static bool ignores_progress(const char *client)
+{
+        static const struct str names[] = { { "codex", 5 } };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+                if (str_starts(str_of(client), names[i]))
+                        return true;
+        return false;
+}
+
+/* An adapter watches over its calls for as long as they take, with or without a token for the server. */
+static bool is_adapter(const struct tool_call *t)
+{
+        return t->who->agent[0] || t->who->client[0] ||
+               str_starts(str_of(mcp_client(t->r)), STR("parallelsandbox-mcp"));
+}
+
+int64_t tool_patience_ms(const struct tool_call *t)
+{
+        bool declared = call_header(mcp_call(t->r), "x-psbx-tool-wait-sec").p;
+        bool impatient = ignores_progress(t->who->client[0] ? t->who->client : mcp_client(t->r));
+
+        if (mcp_has_progress(t->r) && !impatient)
+                return -1;
+        if (declared)
+                return t->who->wait_ms > PATIENCE_LEAST_MS ? t->who->wait_ms : PATIENCE_LEAST_MS;
+        return impatient || !is_adapter(t) ? PATIENCE_USUAL_MS : -1;
+}
+
 void tool_answer(struct tool_call *t, struct jw *w, struct buf *b)
 {
         if (jw_end_all(w) < 0) {
