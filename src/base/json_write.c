@@ -169,6 +169,16 @@ void jw_int(struct jw *w, int64_t v)
         jw_raw(w, str_of(text));
 }
 
+static uint64_t bits_of(double v)
+{
+        union {
+                double d;
+                uint64_t u;
+        } both = { v };
+
+        return both.u;
+}
+
 void jw_double(struct jw *w, double v)
 {
         char text[40];
@@ -181,7 +191,7 @@ void jw_double(struct jw *w, double v)
         for (int digits = 15; digits <= 17; digits++) {
                 (void) snprintf(text, sizeof text, "%.*g", digits, v);
                 double back = strtod(text, NULL);
-                if (memcmp(&back, &v, sizeof v) == 0)
+                if (bits_of(back) == bits_of(v)) /* -0 is not 0 here */
                         break;
         }
         jw_raw(w, str_of(text));

@@ -346,7 +346,7 @@ void op_get(int fd, struct json *head)
         const char *path = json_get_str(head, "path", "."), *root = json_get_str(head, "root", "work");
         struct err e = { 0 };
         struct reply out;
-        struct stat st;
+        struct stat st = { 0 };
         size_t dir_len;
 
         g->fd = fd;

@@ -347,7 +347,7 @@ static void say_goodbye(struct keeper *k)
 
 static void setup(struct keeper *k, const struct keeper_start *s)
 {
-        struct sockaddr_storage a;
+        struct sockaddr_storage a = { 0 };
         socklen_t n = sizeof(a);
         sigset_t chld;
 

@@ -376,7 +376,7 @@ static int remove_below(int parent, const char *name, int depth)
         d = fd < 0 ? NULL : fdopendir(fd);
         if (!d)
                 return -errno;
-        fd = -1; /* the stream owns it */
+        (void) steal_fd(&fd); /* the stream owns it */
         for (struct dirent *it; (it = readdir(d));) {
                 if (it->d_type == DT_DIR && it->d_name[0] != '.')
                         (void) remove_below(dirfd(d), it->d_name, depth + 1);

@@ -123,8 +123,8 @@ static int make_file_system(int file, struct err *e)
                 "-m",
                 "0",
                 "-O",
-                "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"
-                "dir_nlink,extra_isize,metadata_csum",
+                ("none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"
+                 "dir_nlink,extra_isize,metadata_csum"),
                 "-E",
                 "lazy_itable_init=1,nodiscard,root_owner=0:0",
                 path,

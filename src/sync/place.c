@@ -36,9 +36,9 @@ static char *canonical(const char *path)
         _cleanup_free_ char *parent = canonical(*copy ? copy : "/");
         if (!parent)
                 return NULL;
-        if (strcmp(base, ".") == 0)
-                return steal_ptr(parent);
-        return xasprintf("%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base);
+        if (strcmp(base, ".") != 0)
+                return xasprintf("%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base);
+        return steal_ptr(parent);
 }
 
 /* Beside target; inside it when that is another file system, or the folder above is not ours to write in. */

@@ -190,7 +190,7 @@ static void sort_list(struct buf *list)
 {
         size_t n = list_len(list), i = 0, at = 0;
         _cleanup_free_ const char **v = xcalloc(n + 1, sizeof *v);
-        _cleanup_free_ char *copy = list->len ? xmemdup(list->p, list->len) : NULL;
+        _cleanup_free_ char *copy = xmemdup(list->p, list->len);
 
         for (size_t k = 0; k < n; k++, at += strlen(copy + at) + 1)
                 v[k] = copy + at;
