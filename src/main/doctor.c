@@ -56,6 +56,8 @@ int cmd_doctor(int argc, char **argv)
                         return EXIT_USAGE;
                 json = true;
         }
+        if (optind < argc)
+                return complain("doctor", EXIT_USAGE, "there is no argument \"%s\"", argv[optind]);
         int r = sibling_program("boxhost", &boxhost, &e);
         if (r == 0)
                 r = read_features(boxhost, &text, &e);

@@ -100,6 +100,8 @@ int cmd_down(int argc, char **argv)
                         return EXIT_USAGE;
                 }
         }
+        if (optind < argc)
+                return complain("down", EXIT_USAGE, "there is no argument \"%s\"", argv[optind]);
         if (stat(state, &st) < 0) {
                 (void) printf("Nothing to stop: %s does not exist.\n", state);
                 return 0;
@@ -166,6 +168,8 @@ int cmd_status(int argc, char **argv)
                         return EXIT_USAGE;
                 }
         }
+        if (optind < argc)
+                return complain("status", EXIT_USAGE, "there is no argument \"%s\"", argv[optind]);
         int r = server_info_read(state, &s.info, &e);
         if (r == 0)
                 r = remote_run(status_main, &s, &e);

@@ -119,15 +119,17 @@ static int revoke(struct db *db, const char *which)
         return 0;
 }
 
-static int run(struct db *db, int n, char **words, bool json)
+static bool known(int n, char **words)
 {
-        if (n == 2 && cstr_eq(words[0], "add"))
+        return (n == 2 && (cstr_eq(words[0], "add") || cstr_eq(words[0], "revoke"))) ||
+               (n == 1 && cstr_eq(words[0], "list"));
+}
+
+static int run(struct db *db, char **words, bool json)
+{
+        if (cstr_eq(words[0], "add"))
                 return add(db, words[1], json);
-        if (n == 1 && cstr_eq(words[0], "list"))
-                return list(db, json);
-        if (n == 2 && cstr_eq(words[0], "revoke"))
-                return revoke(db, words[1]);
-        return complain("keys", EXIT_USAGE, "usage: keys add NAME | list | revoke ID [--state DIR] [--json]");
+        return cstr_eq(words[0], "list") ? list(db, json) : revoke(db, words[1]);
 }
 
 int cmd_keys(int argc, char **argv)
@@ -137,12 +139,12 @@ int cmd_keys(int argc, char **argv)
         struct err e = { 0 };
         int code;
 
-        if (parse(argc, argv, &o) < 0)
+        if (parse(argc, argv, &o) < 0 || !known(argc - optind, argv + optind))
                 code = complain("keys", EXIT_USAGE, "usage: keys add NAME | list | revoke ID [--state DIR] [--json]");
         else if (state_prepare(o.state, &e) < 0 || state_enter(o.state, &e) < 0 || db_open("state.db", &db, &e) < 0)
                 code = complain("keys", 1, "%s", err_text(&e));
         else
-                code = run(db, argc - optind, argv + optind, o.json);
+                code = run(db, argv + optind, o.json);
         free(o.state);
         return code;
 }

@@ -254,7 +254,9 @@ static void report(const struct up *u, const char *adapter)
         }
         (void) printf("Box %s says:\n\n  %s\n", u->id, u->output);
         if (u->join)
-                (void) printf("Open this link in a browser, once, to make your sign-in (it works for a day):\n\n  %s\n\n", u->join);
+                (void) printf(
+                        "Open this link in a browser, once, to make your sign-in (it works for a day):\n\n  %s\n\n",
+                        u->join);
         else
                 (void) printf("Open %s/ in a browser.\n\n", u->info.url);
         (void) printf("Connect an agent, Claude Code for example:\n\n");
@@ -291,16 +293,18 @@ int cmd_up(int argc, char **argv)
                         return EXIT_USAGE;
                 }
         }
+        if (optind < argc)
+                return complain("up", EXIT_USAGE, "there is no argument \"%s\"", argv[optind]);
         if (geteuid() != 0)
                 return complain(
                         "up", 1,
                         "boxes need root on this machine: run it as root (the server keeps no privileges for itself);"
                         " parallelsandbox doctor says more");
-        r = state_prepare(u.state, &e);
+        r = sibling_program("parallelsandbox-mcp", &adapter, &e);
+        if (r == 0)
+                r = state_prepare(u.state, &e);
         if (r == 0)
                 r = remote_run(up_main, &u, &e);
-        if (r == 0)
-                r = sibling_program("parallelsandbox-mcp", &adapter, &e);
         if (r == 0)
                 report(&u, adapter);
         free(u.state);

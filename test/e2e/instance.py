@@ -287,13 +287,17 @@ class Instance:
         return left
 
     @staticmethod
-    def _settled(look, limit=10):
+    def _settled(look, limit=30):
         deadline = time.monotonic() + limit
         while True:
             left = look()
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.05)
+
+    def left(self):
+        """leftovers(), with a moment for the kernel to finish what ends."""
+        return self._settled(self.leftovers)
 
     def finish(self):
         """Destroys the boxes, stops the server and returns what it left behind (nothing, one hopes)."""
