@@ -212,6 +212,8 @@ class Instance:
                 groups = (entry / "cgroup").read_text()
             except OSError:
                 continue
+            if not command and self.parent(int(entry.name)) in (1, None):
+                continue  # it has ended, and only waits for init to take note
             if any(mark in command for mark in marks) or any(name in groups for name in self.instance_names):
                 found.append((int(entry.name), command.replace(b"\0", b" ").decode(errors="replace").strip()))
         return found
