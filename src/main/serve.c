@@ -266,6 +266,7 @@ static int start_http(struct server *s, struct err *e)
                 .session_check = session_check,
                 .session_end = session_end,
                 .caller_header = "x-psbx-agent",
+                .calls_per_owner = 10500,
                 .arg = s,
         };
         struct http_limits limits = { .connections = 16384, .per_address = 16384, .requests_running = 12000 };
