@@ -43,9 +43,13 @@ for (const part of document.querySelectorAll('[data-passkey]')) {
                 note.hidden = true;
                 try {
                         const { location: to } = await (part.dataset.passkey === 'register' ? register(part) : signIn(part));
-                        const same = new URL(to, location.href).href.split('#')[0] === location.href.split('#')[0];
-                        location.assign(to);
-                        if (same) location.reload();
+                        // To where one is already, only another fragment would change: the page must be asked for anew.
+                        if (new URL(to, location.href).href.split('#')[0] === location.href.split('#')[0]) {
+                                history.replaceState(null, '', to);
+                                location.reload();
+                        } else {
+                                location.assign(to);
+                        }
                 } catch (error) {
                         // The person closed the dialog: nothing to say.
                         if (error.name !== 'NotAllowedError' && error.name !== 'AbortError') {
