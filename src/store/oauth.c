@@ -26,7 +26,8 @@ static int changed_one(struct db *db, struct query *q)
 
 void client_done(struct client *c)
 {
-        freep(&c->redirect_uris);
+        free(c->redirect_uris);
+        c->redirect_uris = NULL;
 }
 
 int clients_put(struct db *db, const struct client *c, struct err *e)
