@@ -108,22 +108,27 @@ static int start_feeding_late(struct control *c, const char *box, const struct e
 
 static int coroutine_fn read_output(struct guest_op *g, struct exec_result *ret, struct err *e)
 {
-        /* On the heap, and only while bytes come: a call that waits costs no buffer. */
-        _cleanup_free_ char *piece = xmalloc(PIECE);
+        _cleanup_free_ char *large = NULL; /* only while much comes: a call that waits costs no buffer */
+        char small[256];
 
         for (;;) {
                 enum guest_stream stream = GUEST_CONTROL;
                 _cleanup_json_ struct json *control = NULL;
-                ssize_t n = guest_recv(g, piece, PIECE, &stream, &control, e);
+                char *p = large ? large : small;
+                ssize_t n = guest_recv(g, p, large ? PIECE : sizeof small, &stream, &control, e);
 
                 if (n == -ENODATA)
                         return 0;
                 if (n < 0)
                         return (int) n;
                 if (n > 0 && stream == GUEST_STDOUT)
-                        output_add(&ret->out, piece, (size_t) n);
+                        output_add(&ret->out, p, (size_t) n);
                 else if (n > 0 && stream == GUEST_STDERR)
-                        output_add(&ret->err, piece, (size_t) n);
+                        output_add(&ret->err, p, (size_t) n);
+                if (!large && n == sizeof small)
+                        large = xmalloc(PIECE);
+                else if (large && (size_t) n < sizeof small)
+                        free(steal_ptr(large));
         }
 }
 
