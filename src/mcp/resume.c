@@ -142,20 +142,23 @@ static void on_timer(void *arg)
                 timer_stop(&s->replay_timer);
 }
 
+static struct replay *oldest_of(const struct mcp_server *s, const struct owner *o)
+{
+        list_for_each (it, &s->replays_kept)
+                if (list_entry(it, struct replay, link)->owner == o)
+                        return list_entry(it, struct replay, link);
+        return NULL;
+}
+
 static void make_room(struct mcp_server *s, const struct owner *o)
 {
         struct replay *p;
 
         while ((p = oldest(s)) && (s->replay_bytes > REPLAY_ALL_MAX || s->n_replays_kept > REPLAY_COUNT_MAX))
                 replay_free(p);
-        list_for_each_safe (it, &s->replays_kept) {
-                if (o->replay_bytes <= REPLAY_OWNER_MAX)
-                        break;
-                p = list_entry(it, struct replay, link);
-                /* The newest alone is under the limit, so its owner outlives this. */
-                if (p->owner == o)
-                        replay_free(p);
-        }
+        /* The newest alone is under the limit, so its owner outlives this. */
+        while (o->replay_bytes > REPLAY_OWNER_MAX && (p = oldest_of(s, o)))
+                replay_free(p);
 }
 
 static void keep_response(struct replay *p, const char *request_id, struct str response)

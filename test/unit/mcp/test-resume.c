@@ -164,6 +164,30 @@ static void test_too_large(struct toy *t, unsigned port)
         answer_done(&a);
 }
 
+/* Responses of 1.9 MB each: an account has room for eight, and the oldest go first; another account keeps its own. */
+static void test_room(struct toy *t, unsigned port)
+{
+        enum { N = 12 };
+        _cleanup_free_ char *session = open_session(port, LATEST),
+                            *other = open_session(port, LATEST "X-Owner: other\r\n");
+        char *ids[N + 1];
+
+        ids[N] = begin_and_lose(port, other, "slow", "{\"ms\":40,\"steps\":2}");
+        for (size_t i = 0; i < N; i++) {
+                ids[i] = begin_and_lose(port, session, "poll", "{\"ms\":0,\"bytes\":1400000}");
+                while (t->completed < i + 2)
+                        (void) coro_sleep(5);
+        }
+        for (size_t i = 0; i <= N; i++) {
+                struct answer a = resume_all(port, i < N ? session : other, ids[i]);
+
+                CHECK(a.status == (i < N - 8 ? 410 : 200));
+                CHECK(i < N - 8 || (json_get(a.json, "result") && a.whole));
+                answer_done(&a);
+                free(ids[i]);
+        }
+}
+
 static void test_cancel(struct toy *t, unsigned port)
 {
         _cleanup_free_ char *session = open_session(port, LATEST);
@@ -228,10 +252,15 @@ static void test_client_name(struct toy *t, unsigned port)
 int main(void)
 {
         static const struct run tests[] = {
-                { "who gets ids", test_who_gets_ids },   { "goes on", test_goes_on },
-                { "after the end", test_after_the_end }, { "strangers", test_strangers },
-                { "too large", test_too_large },         { "cancel", test_cancel },
-                { "take over", test_take_over },         { "poll", test_poll },
+                { "who gets ids", test_who_gets_ids },
+                { "goes on", test_goes_on },
+                { "after the end", test_after_the_end },
+                { "strangers", test_strangers },
+                { "too large", test_too_large },
+                { "room", test_room },
+                { "cancel", test_cancel },
+                { "take over", test_take_over },
+                { "poll", test_poll },
                 { "client name", test_client_name },
         };
 

@@ -26,7 +26,7 @@ static const struct mcp_tool tools[] = {
         { "nothing", LISTING("nothing", ""), 20000, NOTHING },
         { "wait", LISTING("wait", ""), 20000, WAIT },
         { "talk", LISTING("talk", ""), 20000, TALK },
-        { "poll", LISTING("poll", INT("ms")), 20000, POLL },
+        { "poll", LISTING("poll", INT("ms") "," INT("bytes")), 20000, POLL },
         { "who", LISTING("who", ""), 20000, WHO },
         { "needy", LISTING("needy", ""), 20000, NEEDY, .needs = "sampling" },
         { "region",
@@ -134,7 +134,7 @@ static int coroutine_fn run(struct mcp_request *r, const struct mcp_tool *tool, 
                 break;
         case POLL:
                 t->polled = mcp_poll(r, 50);
-                e = silent(t, r, args);
+                e = json_has(args, "bytes") ? image(t, r, args) : silent(t, r, args);
                 break;
         case WHO:
                 mcp_result_text(r, "%s", mcp_client(r));
