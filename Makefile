@@ -25,7 +25,8 @@ BENCH_ARGS ?=
 MAKEFLAGS += --no-print-directory
 
 all: packages-checked $(BUILD)/build.ninja
-	@ninja -C $(BUILD) -j $(JOBS) --quiet
+	@ninja -C $(BUILD) -n | grep -q 'no work to do' || echo 'building …'
+	@ninja -C $(BUILD) -j $(JOBS) --quiet >$(BUILD)/build.log 2>&1 || { cat $(BUILD)/build.log; exit 1; }
 	@$(PYTHON) scripts/link-outputs.py $(BUILD)
 
 packages-checked:
