@@ -17,13 +17,22 @@
 
 /* ---- cookies ---- */
 
-/* The __Host- prefix (RFC 6265bis §4.1.3.2) needs Secure, which browsers do not keep on plain http. */
-static const char *cookie_prefix(const struct call *call)
+/*
+ * The name a cookie has. Browsers give every port of a machine the same cookies, so the port is in the name: two servers on one machine
+ * do not sign each other's people out. With TLS it is __Host- (RFC 6265bis §4.1.3.2), which needs Secure; browsers do not keep that on
+ * plain http.
+ */
+static void cookie_name(const struct call *call, const char *name, char ret[64])
 {
         char origin[ORIGIN_MAX];
 
         auth_origin(call, origin);
-        return str_starts(str_of(origin), STR("https:")) ? "__Host-psbx_" : "psbx_";
+        const char *port = strrchr(origin, ':') + 1;
+        bool digits = *port >= '0' && *port <= '9' && !strchr(port, ']');
+        if (str_starts(str_of(origin), STR("https:")))
+                (void) snprintf(ret, 64, "__Host-psbx_%s", name);
+        else
+                (void) snprintf(ret, 64, "psbx_%.5s_%s", digits ? port : "80", name);
 }
 
 bool cookie_get(const struct call *call, const char *name, char *ret, size_t n)
@@ -31,7 +40,7 @@ bool cookie_get(const struct call *call, const char *name, char *ret, size_t n)
         struct str all = call_header(call, "Cookie");
         char full[64];
 
-        (void) snprintf(full, sizeof full, "%s%s", cookie_prefix(call), name);
+        cookie_name(call, name, full);
         while (all.n) {
                 struct str value = str_trim(str_cut(&all, ';'), " \t");
                 struct str key = str_cut(&value, '=');
@@ -46,9 +55,11 @@ bool cookie_get(const struct call *call, const char *name, char *ret, size_t n)
 
 void cookie_set(struct visit *v, const char *name, const char *value, int64_t max_age_sec)
 {
-        const char *prefix = cookie_prefix(v->call);
-        _cleanup_free_ char *text = xasprintf("%s%s=%s; Path=/; Max-Age=%lld; HttpOnly; SameSite=Lax%s", prefix, name,
-                                              value, (long long) max_age_sec, prefix[0] == '_' ? "; Secure" : "");
+        char full[64];
+
+        cookie_name(v->call, name, full);
+        _cleanup_free_ char *text = xasprintf("%s=%s; Path=/; Max-Age=%lld; HttpOnly; SameSite=Lax%s", full, value,
+                                              (long long) max_age_sec, full[0] == '_' ? "; Secure" : "");
 
         (void) call_add_header(v->call, "Set-Cookie", text);
 }

@@ -52,6 +52,10 @@ class Browser:
         self.origin = origin.rstrip("/")
         self.cookies = {}
 
+    def cookie(self, name):
+        """The value of a cookie of the server's, or None."""
+        return self.cookies.get(f"psbx_{urllib.parse.urlsplit(self.origin).port}_{name}")
+
     def request(self, method, url, body=None, headers=None, follow=True):
         """Follows redirects on this server; one that leads elsewhere is returned as it is."""
         url = urllib.parse.urljoin(self.origin + "/", url)
@@ -101,7 +105,7 @@ class Browser:
         page = self.get(link)
         assert page.status == 200, page.body
         page = self.submit(page, {"login": login, "password": password, "name": name})
-        assert page.status == 200 and "psbx_session" in self.cookies, (page.status, page.body)
+        assert page.status == 200 and self.cookie("session"), (page.status, page.body)
         return page
 
     def sign_in(self, login, password):

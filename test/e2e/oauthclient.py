@@ -20,7 +20,7 @@ def people(instance, login="ada", password=PASSWORD):
         browser.join(link, login, password)
     else:
         page = browser.sign_in(login, password)
-        assert page.status == 200 and "psbx_session" in browser.cookies, page.body
+        assert page.status == 200 and browser.cookie("session"), page.body
     return browser
 
 

@@ -36,9 +36,9 @@ def test_signing_in_on_the_consent_page(server, ada, oauth):
     browser = Browser(server.url)
     page = browser.get(oauth.authorize_url())
     page = browser.submit(page, {"login": "ada", "password": "not the password"}, action="/authorize", button=("decision", "allow"))
-    assert page.status == 422 and not page.location and "psbx_session" not in browser.cookies
+    assert page.status == 422 and not page.location and not browser.cookie("session")
     page = browser.submit(page, {"login": "ADA ", "password": PASSWORD}, action="/authorize", button=("decision", "allow"))
-    assert page.status == 303 and "code=" in page.location and "psbx_session" in browser.cookies
+    assert page.status == 303 and "code=" in page.location and browser.cookie("session")
 
 
 def test_no_is_an_answer_that_needs_no_sign_in(server, ada, oauth):
@@ -357,6 +357,19 @@ def test_no_document_is_fetched_by_default(server, oauth):
     assert page.status == 400 and not page.location
 
 
+def test_documents_when_they_are_switched_on(new_server):
+    instance = new_server(arguments=["--allow-client-metadata"])
+    client = Client(instance.url)
+    assert client.request("GET", "/.well-known/oauth-authorization-server")[1]["client_id_metadata_document_supported"] is True
+    # Whatever is asked for on this machine or beside it is not fetched: nothing here listens on port 443 either way.
+    for host in ("localhost", "127.0.0.1", "host.invalid"):
+        client.id = f"https://{host}/metadata.json"
+        page = Browser(instance.url).get(client.authorize_url())
+        assert page.status == 400 and not page.location
+    client = Client(instance.url)
+    assert client.sign_in(people(instance))["scope"] == "sandbox"
+
+
 # --- nothing secret lies about ---
 
 def test_no_secret_in_log_or_database(new_server):
@@ -369,7 +382,7 @@ def test_no_secret_in_log_or_database(new_server):
     wrong = oauth.redeem(code)[1], oauth.refresh(pair["refresh_token"])[1]
     invite = instance.command("users", "invite", "grace").strip().rsplit("/", 1)[1]
     secret = [PASSWORD, code, pair["access_token"], pair["refresh_token"], more["access_token"], more["refresh_token"], oauth.verifier,
-              ada.cookies["psbx_session"], ada.cookies["psbx_browser"], invite]
+              ada.cookie("session"), ada.cookie("browser"), invite]
     instance.stop()
     places = [instance.log, *(p for p in instance.state.rglob("*") if p.is_file())]
     for place in places:
