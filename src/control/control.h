@@ -21,9 +21,9 @@ struct identity {
         char key_id[32];   /* the API key, "" for a token or a browser */
         char grant_id[24]; /* the grant of an access token, else "" */
         char person[16];   /* who signed in, or let the client in; "" for a key */
-        char agent[65];  /* X-Psbx-Agent, "" when absent */
-        char client[65]; /* X-Psbx-Client, "" when absent */
-        int64_t wait_ms; /* X-Psbx-Tool-Wait-Sec, 25 s when absent, 1800 s at most */
+        char agent[65];    /* X-Psbx-Agent, "" when absent */
+        char client[65];   /* X-Psbx-Client, "" when absent */
+        int64_t wait_ms;   /* X-Psbx-Tool-Wait-Sec, 25 s when absent, 1800 s at most */
 };
 
 struct control_config {

@@ -123,6 +123,8 @@ class Reply:
                            body=self.body)
         if "error" in self.message:
             error = self.message["error"]
+            if isinstance(error, str):  # refused before JSON-RPC: {"error": "…", "code": "…"}
+                raise McpError(f"HTTP {self.status}: {error}", code=self.message.get("code"), status=self.status)
             raise McpError(f"{error.get('code')}: {error.get('message')}", code=error.get("code"), status=self.status)
         return self.message["result"]
 

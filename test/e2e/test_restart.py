@@ -2,7 +2,6 @@
 
 import collections
 import io
-import json
 import os
 import random
 import signal
@@ -16,7 +15,7 @@ from instance import programs, until
 from mcpclient import McpError
 
 SEED = int(os.environ.get("PSBX_SEED") or random.SystemRandom().randrange(1 << 32))
-BROKEN = (OSError, McpError, AttributeError, ValueError, json.JSONDecodeError)  # what a killed server does to a call
+BROKEN = (OSError, McpError, AttributeError, ValueError)  # what a killed server does to a call
 
 
 def archive(number):
