@@ -18,9 +18,9 @@
 /* ---- cookies ---- */
 
 /*
- * The name a cookie has. Browsers give every port of a machine the same cookies, so the port is in the name: two servers on one machine
- * do not sign each other's people out. With TLS it is __Host- (RFC 6265bis §4.1.3.2), which needs Secure; browsers do not keep that on
- * plain http.
+ * The name a cookie has. Browsers give every port of a machine the same cookies, so the port is in the name: two
+ * servers on one machine do not sign each other's people out. With TLS it is __Host- (RFC 6265bis §4.1.3.2), which
+ * needs Secure; browsers do not keep that on plain http.
  */
 static void cookie_name(const struct call *call, const char *name, char ret[64])
 {

@@ -298,7 +298,9 @@ static int start_control(struct server *s, struct err *e)
         if (r == 0)
                 r = tools_new(s->control, &s->tools, e);
         if (r == 0) {
-                struct auth_config auth = { .db = s->db, .control = s->control, .allow_metadata = s->o->allow_metadata };
+                struct auth_config auth = { .db = s->db,
+                                            .control = s->control,
+                                            .allow_metadata = s->o->allow_metadata };
 
                 memcpy(auth.secret, cfg.link_key, sizeof auth.secret);
                 r = auth_new(&auth, &s->auth, e);

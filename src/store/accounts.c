@@ -200,7 +200,8 @@ int sessions_insert(struct db *db, const char *id, const char *account, const ch
         return query_run(&q, NULL);
 }
 
-int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client, size_t client_size)
+int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client,
+                  size_t client_size)
 {
         struct query q;
         int64_t used = 0, now = wall_ms();

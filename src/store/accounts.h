@@ -31,6 +31,7 @@ int agents_trim(struct db *db, int64_t before_ms); /* conversations unheard of s
 
 int sessions_insert(struct db *db, const char *id, const char *account, const char *version, const char *client);
 /* -ENOENT; client may be NULL. */
-int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client, size_t client_size);
-int sessions_delete(struct db *db, const char *id, const char *account);                        /* -ENOENT */
+int sessions_find(struct db *db, const char *id, const char *account, char version[static 16], char *client,
+                  size_t client_size);
+int sessions_delete(struct db *db, const char *id, const char *account); /* -ENOENT */
 int sessions_trim(struct db *db, int64_t before_ms, int64_t keep);

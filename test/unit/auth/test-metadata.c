@@ -131,7 +131,7 @@ static void test_documents(void **state)
                   "\",\"client_name\":\"One\",\"redirect_uris\":[\"https://a.example/\"],\"client_secret\":\"x\"}",
                   false },
                 { "{\"client_id\":\"" ID "\",\"client_name\":\"One\",\"redirect_uris\":[\"https://a.example/"
-                                         "\"],\"token_endpoint_auth_method\":\"private_key_jwt\"}",
+                  "\"],\"token_endpoint_auth_method\":\"private_key_jwt\"}",
                   false },
                 { "[]", false },
                 { "", false },
