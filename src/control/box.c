@@ -434,16 +434,23 @@ static struct json *coroutine_fn find_unsaved(struct control *c, const struct bo
         return list;
 }
 
-/* From here the stop runs to its end, whatever becomes of the caller: half a stop would be a lost box. */
-static int coroutine_fn end_box(struct control *c, const char *id, struct err *e)
+/*
+ * From here the stop runs to its end, whatever becomes of the caller: half a stop would be a lost box. The row goes
+ * first, so that a server that is killed in between finds a box without a row, which it removes, and not a lost one.
+ */
+static int coroutine_fn end_box(struct control *c, const struct box_row *row, struct err *e)
 {
+        int r = boxes_set_state(c->db, row->id, "deleted", "stopped by sandbox_stop", e);
+
+        if (r < 0)
+                return r;
         coro_shield();
-        int r = c->driver->ops->destroy(c->driver, id, e);
+        r = c->driver->ops->destroy(c->driver, row->id, e);
         coro_unshield();
-        if (r == 0)
-                r = boxes_set_state(c->db, id, "deleted", "stopped by sandbox_stop", e);
-        if (r == 0)
-                box_forget(c, id);
+        if (r < 0)
+                (void) boxes_set_state(c->db, row->id, row->state, row->why, NULL);
+        else
+                box_forget(c, row->id);
         return r;
 }
 
@@ -461,14 +468,14 @@ int coroutine_fn box_stop(struct control *c, const struct identity *who, const c
         b = map_get(c->boxes, str_of(id));
         if (!b) { /* lost: only its files are left */
                 *ret_unsaved = json_arr();
-                return end_box(c, id, e);
+                return end_box(c, &row, e);
         }
         b->refs++;
         if (b->ending)
                 return err_set(e, -EBUSY, "the box %s is being stopped by another call", id);
         b->ending = true;
         *ret_unsaved = find_unsaved(c, &row);
-        r = coro_cancelled() ? -ECANCELED : end_box(c, id, e);
+        r = coro_cancelled() ? -ECANCELED : end_box(c, &row, e);
         if (r < 0)
                 b->ending = false;
         return r;

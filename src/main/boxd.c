@@ -8,9 +8,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static const char usage[] = "boxd: process 1 of a box; boxhost starts it with a listening socket as descriptor 3\n";
+
 static int complain(const char *s)
 {
         return write(STDERR_FILENO, s, strlen(s)) < 0 ? 2 : 1;
+}
+
+static int say(const char *s)
+{
+        return write(STDOUT_FILENO, s, strlen(s)) < 0 ? 2 : 0;
 }
 
 int main(int argc, char **argv)
@@ -19,7 +26,9 @@ int main(int argc, char **argv)
         socklen_t n = sizeof(listening);
 
         if (argc == 2 && strcmp(argv[1], "--version") == 0)
-                return complain("boxd " PSBX_VERSION "\n") == 1 ? 0 : 2;
+                return say("boxd " PSBX_VERSION "\n");
+        if (argc == 2 && strcmp(argv[1], "--help") == 0)
+                return say(usage);
         if (getsockopt(3, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) < 0 || !listening)
                 return complain("boxd: descriptor 3 is no listening socket\n");
         if (getpid() != 1)
