@@ -267,7 +267,9 @@ static void report(const struct up *u, const char *adapter)
         (void) printf(
                 "  claude mcp add --transport http parallelsandbox %s/mcp --header \"Authorization: Bearer %s\"\n\n",
                 u->info.url, u->key);
-        (void) printf("Stop it with: parallelsandbox down\n");
+        _cleanup_free_ char *usual = default_state_dir();
+        bool other = !cstr_eq(usual, u->state);
+        (void) printf("Stop it with: parallelsandbox down%s%s\n", other ? " --state " : "", other ? u->state : "");
 }
 
 int cmd_up(int argc, char **argv)
