@@ -16,6 +16,8 @@
 #define BURST 10
 #define EVERY_MS 6000
 
+static const char user_agent[] = "ParallelSandbox/" PSBX_VERSION;
+
 bool metadata_id_ok(const char *id)
 {
         struct url u;
@@ -150,8 +152,7 @@ static int coroutine_fn read_answer(struct hc *x, const char *id, struct client 
 int coroutine_fn metadata_fetch(const char *id, const struct fetch_policy *p, struct client *ret,
                                 int64_t *ret_fresh_sec, struct err *e)
 {
-        static const char *const headers[] = { "Accept", "application/json", "User-Agent",
-                                               "ParallelSandbox/" PSBX_VERSION, NULL };
+        static const char *const headers[] = { "Accept", "application/json", "User-Agent", user_agent, NULL };
         _cleanup_free_ struct url *u = xcalloc(1, sizeof *u);
         int r = metadata_id_ok(id) ? url_parse(id, u, e)
                                    : err_set(e, -EINVAL, "a client_id that is an address is https with a path");

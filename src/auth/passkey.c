@@ -154,14 +154,14 @@ static void coroutine_fn register_passkey(struct visit *v, const struct json *j,
 {
         _cleanup_answer_ struct answer x = { 0 };
         _cleanup_free_ struct passkey *k = xcalloc(1, sizeof *k);
-        struct authenticator_data d;
+        struct authenticator_data d = { 0 };
         struct err e = { 0 };
         int r = read_answer(v, "passkey-create", j, &x);
 
         if (r == 0)
                 r = registration_check(buf_str(&x.client_data), buf_str(&x.attestation), x.challenge, v->origin, rp, &d,
                                        &e);
-        if (r < 0) {
+        if (r < 0 || !d.credential.p || !d.public_key.p) {
                 fail(v, 400, "error_passkey");
                 return;
         }
@@ -192,7 +192,7 @@ static void coroutine_fn register_passkey(struct visit *v, const struct json *j,
 static int check_sign_in(struct visit *v, const struct answer *x, const char *rp, struct person *p, struct err *e)
 {
         _cleanup_free_ struct passkey *k = xcalloc(1, sizeof *k);
-        struct authenticator_data d;
+        struct authenticator_data d = { 0 };
         int r = passkeys_find(v->a->db, x->credential.p, x->credential.len, k);
 
         if (r < 0)
