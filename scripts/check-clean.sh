@@ -105,10 +105,13 @@ INSIDE
                 mount --rbind /dev "$root/dev"
                 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
                 mount -t tmpfs -o mode=0755 tmpfs "$root/run"
+                # Not chroot alone: the kernel gives no user namespaces to a process that is in one.
                 cd "$root"
+                mkdir -p .outside
+                pivot_root . .outside
                 exec chroot . /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
                         LANG=C.UTF-8 CI=true NODE_EXTRA_CA_CERTS=/etc/psbx-clean/ca.pem npm_config_cafile=/etc/psbx-clean/ca.pem \
-                        "$@" bash /etc/psbx-clean/run' bash "$root" "${outside[@]}" ${only_up:+ONLY_UP=1} </dev/null; then
+                        "$@" bash -euo pipefail -c "umount -l /.outside; rmdir /.outside; exec bash /etc/psbx-clean/run"' bash "$root" "${outside[@]}" ${only_up:+ONLY_UP=1} </dev/null; then
                 echo "PASSED  $suite"
                 passed=$((passed + 1))
         else
