@@ -9,12 +9,14 @@ def no_fail(done):
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
     assert not failed and done.returncode == 0, "\n".join(failed) + "\n" + done.stdout[-6000:] + done.stderr[-2000:]
     assert sum(line.startswith("PASS") for line in done.stdout.splitlines()) > 10, done.stdout
+    return done.stdout
 
 
 def test_over_http(server, client, box, peers, probes, tmp_path):
     slow = json.dumps({"id": box, "cmd": "sleep 4", "note": "the probe's slow call"})
-    no_fail(peers.run([probes / "mcp_probe.mjs", server.url + "/mcp", "--token", server.key(), "--tool", "sandbox_list",
-                       "--slow", "sandbox_exec", "--slow-args", slow], HOME=str(tmp_path)))
+    said = no_fail(peers.run([probes / "mcp_probe.mjs", server.url + "/mcp", "--token", server.key(), "--tool", "sandbox_list",
+                              "--slow", "sandbox_exec", "--slow-args", slow], HOME=str(tmp_path)))
+    assert "PASS resume.response-replayed-after-Last-Event-ID" in said, said
 
 
 def test_localhost_by_name(server, peers, probes, tmp_path):
