@@ -61,7 +61,7 @@ for suite in "$@"; do
         echo "== $suite: making the root"
         sources=("deb $main_mirror $suite main" "deb $main_mirror $suite-updates main")
         [ -z "$security_mirror" ] || sources+=("deb $security_mirror $suite-security main")
-        if ! printf '%s\n' "${sources[@]}" | mmdebstrap --quiet --mode=root --variant=apt --include=make \
+        if ! printf '%s\n' "${sources[@]}" | mmdebstrap --quiet --mode=root --variant=minbase --include=make \
                 --aptopt='Acquire::Check-Valid-Until "false"' "$suite" "$root" - >"$base/$suite.log" 2>&1; then
                 tail -n 5 "$base/$suite.log"
                 echo "SKIPPED $suite: this machine's mirror does not have it"
