@@ -68,7 +68,8 @@ int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
         struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
         if (!tok)
                 return err_set(e, -ENOMEM, "out of memory");
-        json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        /* The scan has judged the encoding; json-c 0.18 refuses valid text when asked to. */
+        json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
         struct json_object *o = build(tok, value, &wide);
         enum json_tokener_error why = json_tokener_get_error(tok);
         json_tokener_free(tok);
