@@ -69,6 +69,8 @@ void control_free(struct control *c)
         if (!c)
                 return;
         timer_stop(&c->janitor);
+        c->driver->on_exit = NULL;
+        c->driver->on_ready = NULL;
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);

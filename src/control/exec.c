@@ -182,16 +182,20 @@ static int coroutine_fn converse(struct control *c, struct box *b, const struct 
         return r;
 }
 
-static void step_from(struct step *s, const struct exec_result *r, const struct err *e, int code)
+static void step_from(struct step *s, const struct control *c, const struct exec_result *r, const struct err *e,
+                      int code)
 {
+        const char *cancelled = c->stopping
+                                        ? "the server stopped while this ran; sandbox_procs may still have its result"
+                                        : "cancelled by the caller; its processes were ended";
+
         s->ended_at = wall_ms();
         s->exit_code = r->exit_code;
         s->has_exit = r->has_exit;
         s->signal = r->signal[0] ? r->signal : NULL;
         s->timed_out = r->timed_out;
         s->oom_killed = r->oom_killed;
-        s->error = code < 0 ? code == -ECANCELED ? "cancelled by the caller; its processes were ended" : err_text(e)
-                            : NULL;
+        s->error = code >= 0 ? NULL : code == -ECANCELED ? cancelled : err_text(e);
 }
 
 int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q,
@@ -221,7 +225,7 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
         if (r == 0 && !q->background)
                 exec_fill_ending(c, b, q->cmd, oom_before, job, ret);
         b->calls--;
-        step_from(&s, ret, e, r);
+        step_from(&s, c, ret, e, r);
         (void) steps_end(c->db, &s, NULL);
         return r;
 }

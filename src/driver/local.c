@@ -421,7 +421,7 @@ static int coroutine_fn local_hello(struct driver *d, struct json **ret, struct 
         return ask(local_of(d), request_for("hello", NULL), ret, e);
 }
 
-static void local_free(struct driver *d)
+static void local_stop(struct driver *d)
 {
         struct local *l = local_of(d);
 
@@ -431,6 +431,18 @@ static void local_free(struct driver *d)
                 (void) shutdown(l->feed_fd, SHUT_RDWR);
         if (l->reader)
                 coro_cancel(l->reader);
+}
+
+static void local_free(struct driver *d)
+{
+        struct local *l = local_of(d);
+
+        if (l->feed_fd >= 0)
+                (void) close(l->feed_fd);
+        map_free(l->pending);
+        free(l->socket_path);
+        free(l->run_dir);
+        free(l);
 }
 
 static const struct driver_ops local_ops = {
@@ -444,6 +456,7 @@ static const struct driver_ops local_ops = {
         .stats = local_stats,
         .oom_kills = local_oom_kills,
         .hello = local_hello,
+        .stop = local_stop,
         .free = local_free,
 };
 

@@ -175,29 +175,37 @@ static int take_lock(struct server *s, struct err *e)
         return 0;
 }
 
-/* boxhost's command line; lives as long as the process. */
+static void free_argv(char **v)
+{
+        for (size_t i = 0; v && v[i]; i++)
+                free(v[i]);
+        free(v);
+}
+
+/* boxhost's command line, every word allocated. */
 static int boxhost_argv(struct server *s, char ***ret, struct err *e)
 {
-        char **v = xcalloc(14 + 2 * EXTRA_MAX, sizeof *v);
-        char *real = realpath(s->o->state, NULL);
-        char *boxd = NULL;
+        _cleanup_free_ char *real = realpath(s->o->state, NULL), *boxhost = NULL, *boxd = NULL;
         size_t n = 0;
-        int r = sibling_program("boxhost", &v[n++], e);
+        int r = real ? 0 : err_sys(e, -errno, "%s", s->o->state);
 
         if (r == 0)
+                r = sibling_program("boxhost", &boxhost, e);
+        if (r == 0)
                 r = sibling_program("boxd", &boxd, e);
-        if (r < 0 || !real) {
-                free(real);
-                return r < 0 ? r : err_sys(e, -errno, "%s", s->o->state);
-        }
-        const char *fixed[] = { "--state", real, "--boxd", boxd, "--fd", "3", "--log-level", s->o->level_name };
+        if (r < 0)
+                return r;
+        const char *fixed[] = {
+                boxhost, "--state", real, "--boxd", boxd, "--fd", "3", "--log-level", s->o->level_name
+        };
+        char **v = xcalloc(ARRAY_LEN(fixed) + 3 + 2 * EXTRA_MAX, sizeof *v);
         for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
-                v[n++] = (char *) fixed[i];
-        v[n++] = (char *) "--server-uid";
+                v[n++] = xstrdup(fixed[i]);
+        v[n++] = xstrdup("--server-uid");
         v[n++] = xasprintf("%u", (unsigned) state_uid(s->o->state));
         for (size_t i = 0; i < s->o->allow_net_count; i++) {
-                v[n++] = (char *) "--allow-net";
-                v[n++] = (char *) s->o->allow_net[i];
+                v[n++] = xstrdup("--allow-net");
+                v[n++] = xstrdup(s->o->allow_net[i]);
         }
         *ret = v;
         return 0;
@@ -210,12 +218,14 @@ static int start_privileged_part(struct server *s, struct err *e)
         if (s->o->boxhost_socket)
                 return 0;
         if (geteuid() != 0)
-                return err_set(
-                        e, -EPERM,
-                        "boxes need root on this machine: run this as root (it keeps no privileges for itself), or give"
-                        " --boxhost SOCKET of a boxhost that root started");
+                return err_set(e, -EPERM,
+                               "boxes need root on this machine: run this as root (it keeps no privileges for itself), "
+                               "or give --boxhost SOCKET of a boxhost that root started");
         int r = boxhost_argv(s, &argv, e);
-        return r < 0 ? r : supervisor_start(argv, &s->feed, e);
+        if (r == 0)
+                r = supervisor_start(argv, &s->feed, e);
+        free_argv(argv); /* the supervisor has its own, as every child has */
+        return r;
 }
 
 static int load_link_key(unsigned char key[32], struct err *e)
@@ -344,7 +354,7 @@ static void coroutine_fn stop_main(void *arg)
         mcp_server_drain(s->mcp);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
-        s->driver->ops->free(s->driver);
+        s->driver->ops->stop(s->driver);
         loop_stop();
 }
 
@@ -388,6 +398,7 @@ static int run(struct server *s, struct err *e)
         tools_free(s->tools);
         control_free(s->control);
         loop_done();
+        s->driver->ops->free(s->driver);
         objects_free(s->objects);
         db_close(s->db);
         (void) unlink("server.json");

@@ -8,5 +8,5 @@
 #include "base/err.h"
 
 /* Forks it; *ret_feed is the server's end, on which one descriptor arrives for each boxhost that was started. argv is
- * boxhost's, and must stay valid; it gets `--fd 3`. */
+ * boxhost's, with `--fd 3`; it may be freed afterwards. */
 int supervisor_start(char *const *argv, int *ret_feed, struct err *e);
