@@ -68,8 +68,7 @@ int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
         struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
         if (!tok)
                 return err_set(e, -ENOMEM, "out of memory");
-        /* The scan has judged the encoding; json-c 0.18 refuses valid text when asked to. */
-        json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
+        /* No flags: the scan was stricter, and the strict mode of json-c 0.18 refuses every byte beyond ASCII. */
         struct json_object *o = build(tok, value, &wide);
         enum json_tokener_error why = json_tokener_get_error(tok);
         json_tokener_free(tok);
