@@ -47,7 +47,7 @@ void upstream_headers(const struct upstream *u, const char **out, size_t n)
                 "X-Psbx-Review-Wait-Sec",
                 u->wait_sec,
                 "User-Agent",
-                "parallelsandbox-mcp/" PSBX_VERSION,
+                ("parallelsandbox-mcp/" PSBX_VERSION),
         };
         size_t k = 0;
 

@@ -161,7 +161,8 @@ static void coroutine_fn register_passkey(struct visit *v, const struct json *j,
         if (r == 0)
                 r = registration_check(buf_str(&x.client_data), buf_str(&x.attestation), x.challenge, v->origin, rp, &d,
                                        &e);
-        if (r < 0 || !d.credential.p || !d.public_key.p) {
+        if (r < 0 || !d.credential.p || !d.public_key.p || d.credential.n > sizeof k->credential ||
+            d.public_key.n > sizeof k->public_key) {
                 fail(v, 400, "error_passkey");
                 return;
         }

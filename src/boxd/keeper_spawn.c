@@ -143,8 +143,8 @@ static int spawn_shell(const struct pipes *p, int cwd, const char *cmd, char *co
 
 /*
  * When memory runs out, what a job started goes before boxd and its keepers, which are needed to tell of it. The child
- * shares our score until exec, so it is raised around the spawn and lowered again (allowed down to the value we were born
- * with, which is negative when whoever made the box said so).
+ * shares our score until exec, so it is raised around the spawn and lowered again (allowed down to the value we were
+ * born with, which is negative when whoever made the box said so).
  */
 #define JOB_OOM_SCORE "500"
 

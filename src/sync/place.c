@@ -85,8 +85,8 @@ int place_open(struct place *p, const char *target, const char *cwd, struct err 
         if (r < 0)
                 return err_sys(e, r, "cannot make %.300s", parent);
         r = make_staging(p, parent, e);
-        if (r < 0)
-                return r;
+        if (r < 0 || !p->staging)
+                return r < 0 ? r : -ENOMEM;
         p->staging_fd = open(p->staging, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         return p->staging_fd < 0 ? err_sys(e, -errno, "cannot open %.300s", p->staging) : 0;
 }
