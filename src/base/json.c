@@ -68,7 +68,11 @@ int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
         struct json_tokener *tok = json_tokener_new_ex(JSON_DEPTH_MAX + 2);
         if (!tok)
                 return err_set(e, -ENOMEM, "out of memory");
-        /* No flags: the scan was stricter, and the strict mode of json-c 0.18 refuses every byte beyond ASCII. */
+        /*
+         * No flags: the scan has judged grammar and encoding, more strictly than json-c. Where char is signed, 0.18 in its
+         * strict mode takes every byte above 127 for a control character.
+         */
+        json_tokener_set_flags(tok, 0);
         struct json_object *o = build(tok, value, &wide);
         enum json_tokener_error why = json_tokener_get_error(tok);
         json_tokener_free(tok);
