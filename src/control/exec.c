@@ -268,6 +268,14 @@ void coroutine_fn exec_fill_ending(struct control *c, struct box *b, const char 
                 denied_explain(c, b->id, cmd, ret);
 }
 
+/* What a box says is not believed to be a count. */
+static uint64_t count_in(const struct json *result, const char *key)
+{
+        int64_t n = json_get_int(result, key, 0);
+
+        return n > 0 ? (uint64_t) n : 0;
+}
+
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job,
                               struct err *e)
 {
@@ -277,10 +285,8 @@ int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec
                 r = guest_result_error(g->result, e);
         if (r < 0)
                 return r;
-        output_omitted(&ret->out, (uint64_t) json_get_int(g->result, "stdoutOmitted", 0),
-                       (uint64_t) json_get_int(g->result, "stdoutOmittedAt", 0));
-        output_omitted(&ret->err, (uint64_t) json_get_int(g->result, "stderrOmitted", 0),
-                       (uint64_t) json_get_int(g->result, "stderrOmittedAt", 0));
+        output_omitted(&ret->out, count_in(g->result, "stdoutOmitted"), count_in(g->result, "stdoutOmittedAt"));
+        output_omitted(&ret->err, count_in(g->result, "stderrOmitted"), count_in(g->result, "stderrOmittedAt"));
         *job = json_ref(g->result);
         return 0;
 }

@@ -68,13 +68,15 @@ static int coroutine_fn read_control(struct guest_op *g, struct json **ret, stru
         char *p = buf_room(&text, g->left);
 
         if (!p)
-                return -ENOMEM;
+                return err_set(e, -ENOMEM, "no memory for the answer of the box's daemon");
         int r = g->left ? stream_read_full(g->s, p, g->left, g->idle_ms) : -EPROTO;
-        if (r < 0)
-                return r;
+        if (r < 0) /* -ENODATA would say that the result was read */
+                return err_set(e, r == -ENODATA ? -ECONNRESET : r,
+                               "the box's daemon broke off in the middle of an answer");
         buf_grew(&text, g->left);
         g->left = 0;
-        return json_parse(text.p, text.len, ret, e);
+        r = json_parse(text.p, text.len, ret, e);
+        return r < 0 ? err_wrap(e, "the box's daemon sent a broken answer") : 0;
 }
 
 ssize_t coroutine_fn guest_recv(struct guest_op *g, void *p, size_t n, enum guest_stream *ret_stream,
