@@ -69,8 +69,8 @@ int json_parse(const char *p, size_t n, struct json **ret, struct err *e)
         if (!tok)
                 return err_set(e, -ENOMEM, "out of memory");
         /*
-         * No flags: the scan has judged grammar and encoding, more strictly than json-c. Where char is signed, 0.18 in its
-         * strict mode takes every byte above 127 for a control character.
+         * No flags: the scan has judged grammar and encoding, more strictly than json-c. Where char is signed, 0.18 in
+         * its strict mode takes every byte above 127 for a control character.
          */
         json_tokener_set_flags(tok, 0);
         struct json_object *o = build(tok, value, &wide);

@@ -34,7 +34,7 @@ static int bind_one(int type, uint32_t address, uint16_t port, struct err *e)
 
 static int bind_both(uint32_t address, uint16_t port, int *udp, int *tcp, uint16_t *ret_port, struct err *e)
 {
-        struct sockaddr_in a;
+        struct sockaddr_in a = { 0 };
         socklen_t n = sizeof(a);
 
         *udp = bind_one(SOCK_DGRAM, address, port, e);

@@ -181,7 +181,7 @@ static struct question *free_question(struct forwarder *f, const struct sockaddr
 static void take_question(struct forwarder *f)
 {
         unsigned char packet[PACKET_MAX];
-        struct sockaddr_in client;
+        struct sockaddr_in client = { 0 };
         socklen_t length = sizeof(client);
         ssize_t n = recvfrom(f->udp, packet, sizeof(packet), 0, (struct sockaddr *) &client, &length);
         struct question *q;
@@ -256,7 +256,7 @@ static void watch_relay(struct forwarder *f, struct relay *r)
 
 static void take_connection(struct forwarder *f)
 {
-        struct sockaddr_in client;
+        struct sockaddr_in client = { 0 };
         socklen_t length = sizeof(client);
         int fd = accept4(f->tcp, (struct sockaddr *) &client, &length, SOCK_CLOEXEC | SOCK_NONBLOCK);
         struct relay *r = NULL;

@@ -130,8 +130,8 @@ static int op_create(struct op *o, struct err *e)
         }
         for (size_t i = 0; i < q.env_count; i++)
                 freep(&q.env[i]);
-        if (r < 0)
-                return r;
+        if (r < 0 || !b)
+                return r < 0 ? r : -EIO;
         o->result->created = b;
         print_place(o->h, b, o->out);
         print_timings(&t, o->out);

@@ -113,10 +113,10 @@ static int coroutine_fn read_copy(struct guest_op *g, struct copy *c, struct obj
 
 static void name_copy(struct copy *c, const char *box, const char *path)
 {
-        const char *slash = strrchr(path, '/');
+        const char *slash = path ? strrchr(path, '/') : NULL;
         const char *base = slash ? slash + 1 : path;
 
-        if (cstr_eq(base, "."))
+        if (!base || cstr_eq(base, "."))
                 base = box;
         (void) snprintf(c->name, sizeof c->name, "%.200s%s", base, c->archive ? ".tar.gz" : "");
 }
