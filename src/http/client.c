@@ -41,10 +41,10 @@ struct hc {
         struct buf request; /* the head, kept for a second try */
         const void *body;
         size_t body_len;
-        int64_t connect_ms, answer_ms;
+        int64_t connect_ms, answer_ms, write_ms;
         struct h1_head *head;
         struct h1_body in;
-        bool streamed, sent, reused, aborted;
+        bool streamed, once, sent, reused, aborted;
 };
 
 struct http_client *http_client_new(const struct url *origin)
@@ -213,12 +213,12 @@ static int coroutine_fn send_request(struct hc *x, bool *touched)
                 if (r == 0)
                         r = buf_add(&both, x->body, x->body_len);
                 *touched = true;
-                return r < 0 ? r : stream_write(x->stream, both.p, both.len, WRITE_MS);
+                return r < 0 ? r : stream_write(x->stream, both.p, both.len, x->write_ms);
         }
         *touched = true;
-        r = stream_write(x->stream, x->request.p, x->request.len, WRITE_MS);
+        r = stream_write(x->stream, x->request.p, x->request.len, x->write_ms);
         if (r == 0 && x->body_len)
-                r = stream_write(x->stream, x->body, x->body_len, WRITE_MS);
+                r = stream_write(x->stream, x->body, x->body_len, x->write_ms);
         return r;
 }
 
@@ -248,7 +248,7 @@ static int coroutine_fn open_and_send(struct hc *x, bool fresh, bool *touched, s
                         return 0;
                 /* An answer may be there although the body did not go out whole; only a closed connection is retried.
                  */
-                if ((r != -EPIPE && r != -ECONNRESET) || x->streamed)
+                if ((r != -EPIPE && r != -ECONNRESET) || x->streamed || x->once)
                         return err_sys(e, r, "sending the request");
                 stream_closep(&x->stream);
         }
@@ -267,6 +267,8 @@ int coroutine_fn hc_open(struct http_client *h, const struct http_request *q, st
         x->body = q->body;
         x->body_len = q->streamed ? 0 : q->body_len;
         x->streamed = q->streamed;
+        x->once = q->once;
+        x->write_ms = q->write_ms ? q->write_ms : WRITE_MS;
         x->sent = !q->streamed;
         x->connect_ms = q->connect_ms ? q->connect_ms : CONNECT_MS;
         x->answer_ms = q->answer_ms;
@@ -303,14 +305,14 @@ int coroutine_fn hc_write(struct hc *x, const void *p, size_t n)
                 r = buf_add(&b, p, n);
                 if (r == 0)
                         r = buf_adds(&b, "\r\n");
-                return r < 0 ? r : stream_write(x->stream, b.p, b.len, WRITE_MS);
+                return r < 0 ? r : stream_write(x->stream, b.p, b.len, x->write_ms);
         }
         if (r == 0)
-                r = stream_write(x->stream, b.p, b.len, WRITE_MS);
+                r = stream_write(x->stream, b.p, b.len, x->write_ms);
         if (r == 0 && !x->aborted)
-                r = stream_write(x->stream, p, n, WRITE_MS);
+                r = stream_write(x->stream, p, n, x->write_ms);
         if (r == 0 && !x->aborted)
-                r = stream_write(x->stream, "\r\n", 2, WRITE_MS);
+                r = stream_write(x->stream, "\r\n", 2, x->write_ms);
         return x->aborted ? -ECANCELED : r;
 }
 
@@ -320,7 +322,7 @@ int coroutine_fn hc_write_end(struct hc *x)
                 return -ECANCELED;
         if (!x->streamed || x->sent)
                 return -EINVAL;
-        int r = stream_write(x->stream, "0\r\n\r\n", 5, WRITE_MS);
+        int r = stream_write(x->stream, "0\r\n\r\n", 5, x->write_ms);
         x->sent = r == 0;
         return r;
 }
@@ -372,7 +374,7 @@ int coroutine_fn hc_answer(struct hc *x, struct err *e)
                 int r = read_head(x, until, &silent, e);
 
                 /* RFC 9112 §9.3.1: a kept connection may close at any time, also just when a request is on its way. */
-                if (r < 0 && silent && x->reused && !x->streamed) {
+                if (r < 0 && silent && x->reused && !x->streamed && !x->once) {
                         stream_closep(&x->stream);
                         r = reopen(x, &touched, e);
                         if (r == 0)

@@ -19,7 +19,9 @@ struct http_request {
         size_t body_len;               /* the body must stay until hc_answer has returned; or: */
         bool streamed;                 /* body is written with hc_write, chunked, ended with hc_write_end */
         int64_t connect_ms, answer_ms; /* limits; 0 = 10 s, none */
-        bool fresh;                    /* never reuse a pooled connection (non-idempotent without a retry) */
+        int64_t write_ms;              /* how long the peer may take no byte; 0 = 30 s */
+        bool fresh;                    /* never reuse a pooled connection */
+        bool once;                     /* never sent again unseen, also when a pooled connection turns out dead */
 };
 
 struct http_client *http_client_new(const struct url *origin);
@@ -33,8 +35,8 @@ void http_client_set_dial(struct http_client *h,
 
 struct hc; /* one exchange */
 /* Sends the head (and a given body). A pooled connection that was closed by the server before any byte of the answer is
- * retried once on a fresh one when the body is not streamed. *ret_not_sent (may be NULL) is true when nothing can have
- * reached the server. */
+ * retried once on a fresh one when the body is not streamed and the request not marked `once`. *ret_not_sent (may be
+ * NULL) is true when nothing can have reached the server. */
 int coroutine_fn hc_open(struct http_client *h, const struct http_request *r, struct hc **ret, bool *ret_not_sent,
                          struct err *e);
 int coroutine_fn hc_write(struct hc *x, const void *p, size_t n);
