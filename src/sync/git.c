@@ -130,6 +130,13 @@ int coroutine_fn git_untracked(const char *root, struct buf *out, struct err *e)
         return run_list(root, args, out, e);
 }
 
+int coroutine_fn git_status(const char *root, struct buf *out, struct err *e)
+{
+        static const char *const args[] = { "status", "--porcelain=v1", "-z", "--no-renames", "--", ".", NULL };
+
+        return run_list(root, args, out, e);
+}
+
 int coroutine_fn git_check_ignore(const char *root, const struct buf *paths, struct buf *out, struct err *e)
 {
         static const char *const args[] = { "check-ignore", "-z", "--stdin", NULL };

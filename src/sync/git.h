@@ -23,6 +23,9 @@ int coroutine_fn git_probe(const char *root, struct git_info *ret, struct err *e
  * the first is answered at once from the index, and the second only after a walk through the tree. */
 int coroutine_fn git_tracked(const char *root, struct buf *out, struct err *e);
 int coroutine_fn git_untracked(const char *root, struct buf *out, struct err *e);
+/* What differs from the last commit, untracked files too, raw as git prints it: "XY path", NUL terminated, paths from
+ * the top of the working tree. */
+int coroutine_fn git_status(const char *root, struct buf *out, struct err *e);
 /* Which of the NUL-terminated paths are ignored: those, NUL terminated. */
 int coroutine_fn git_check_ignore(const char *root, const struct buf *paths, struct buf *out, struct err *e);
 

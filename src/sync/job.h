@@ -36,6 +36,8 @@ struct sync_job {
         int64_t pruned;
         struct buf prune_failed;
 
+        struct buf uncommitted; /* paths from the top of the working tree, NUL terminated */
+
         const char *step; /* what it is doing, for the text of a failure */
         struct json *notes;
 };
@@ -56,6 +58,10 @@ void coroutine_fn job_unselected(struct sync_job *j);
 /* stale.c: which files of dest are neither local nor ignored; and their removal. */
 int coroutine_fn job_find_stale(struct sync_job *j, struct err *e);
 int coroutine_fn job_prune(struct sync_job *j, struct err *e);
+/* uncommitted.c: fills uncommitted; what goes wrong is of no interest. */
+void coroutine_fn job_uncommitted(struct sync_job *j);
+/* Pure: the paths of git_status. */
+void uncommitted_parse(struct str status, struct buf *paths);
 /* notes.c */
 void job_notes(struct sync_job *j);
 void job_too_big(const struct sync_job *j, struct buf *out);

@@ -91,7 +91,7 @@ static void note_sent(struct sync_job *j)
                 if (is_lock_file(base_name(e->path)))
                         add_path(&locks, e);
         }
-        if (j->plan.exists && dev.len) {
+        if ((j->plan.exists || j->plan.unknown) && dev.len) {
                 _cleanup_free_ char *names = list_text(&dev, NAMES_MAX);
                 job_note(j,
                          "A dev server that runs in the box may restart or need a restart, because these changed: %s",
@@ -206,7 +206,9 @@ void job_notes(struct sync_job *j)
         note_scripts(j);
         note_settings(j);
         note_lfs(j);
-        if (j->from_git && !j->plan.exists && !j->dry_run)
+        if (j->plan.unknown)
+                job_note(j, "This server cannot compare, so everything was sent.");
+        else if (j->from_git && !j->plan.exists && !j->dry_run)
                 job_note(j, "/work/%s is new and has no .git: git commands do not work there.", j->dest.path);
 }
 

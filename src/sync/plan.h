@@ -8,6 +8,7 @@
 
 struct plan {
         bool exists, is_file;
+        bool unknown;   /* the server cannot compare: everything is needed, and nothing else is known */
         uint32_t *need; /* indices into tree->v of what must be sent, ascending */
         size_t need_n;
         int64_t extra_count;

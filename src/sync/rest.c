@@ -122,8 +122,9 @@ int coroutine_fn rest_finish(struct hc *x, struct watch *w, size_t answer_max, s
         }
 }
 
-int coroutine_fn rest_post(const struct sync_env *env, const char *path, const char *type, const struct buf *body,
-                           const char *what, size_t answer_max, struct rest_answer *ret, struct err *e)
+static int coroutine_fn post_once(const struct sync_env *env, const char *path, const char *type,
+                                  const struct buf *body, const char *what, size_t answer_max, struct rest_answer *ret,
+                                  struct err *e)
 {
         const char *const extra[] = { "Content-Type", type, NULL };
         const char *headers[REST_HEADERS_MAX];
@@ -138,6 +139,7 @@ int coroutine_fn rest_post(const struct sync_env *env, const char *path, const c
                                           .body = body->p ? body->p : "",
                                           .body_len = body->len,
                                           .connect_ms = CONNECT_MS,
+                                          .write_ms = env->stall_ms,
                                           .answer_ms = env->answer_ms };
         int r = hc_open(env->http, &req, &x, &ret->not_sent, e);
         if (r < 0) {
@@ -148,6 +150,17 @@ int coroutine_fn rest_post(const struct sync_env *env, const char *path, const c
         r = rest_finish(x, &w, answer_max, ret, e);
         watch_stop(&w);
         return r;
+}
+
+int coroutine_fn rest_post(const struct sync_env *env, const char *path, const char *type, const struct buf *body,
+                           const char *what, size_t answer_max, struct rest_answer *ret, struct err *e)
+{
+        int r = post_once(env, path, type, body, what, answer_max, ret, e);
+
+        if (r < 0 || ret->status != 401 || !env->refused || !env->refused(env->arg))
+                return r;
+        buf_done(&ret->body);
+        return post_once(env, path, type, body, what, answer_max, ret, e);
 }
 
 int rest_fail(const struct rest_answer *a, struct err *e)

@@ -119,6 +119,39 @@ static void write_stale(struct jw *w, const struct sync_job *j)
         jw_end(w);
 }
 
+static void write_uncommitted(struct jw *w, const struct sync_job *j)
+{
+        if (!j->uncommitted.len)
+                return;
+        jw_kobj(w, "uncommitted");
+        jw_kint(w, "count", (int64_t) list_len(&j->uncommitted));
+        write_list(w, "paths", &j->uncommitted, STALE_PATHS_MAX);
+        jw_end(w);
+}
+
+/* How dependencies are pinned at the top of what was selected, and whether that is new to the box. */
+static void write_deps(struct jw *w, const struct sync_job *j)
+{
+        static const char *const locks[] = { "package-lock.json", "pnpm-lock.yaml", "yarn.lock",    "bun.lock",
+                                             "uv.lock",           "poetry.lock",    "Cargo.lock",   "go.sum",
+                                             "Gemfile.lock",      "composer.lock",  "Pipfile.lock", "mix.lock" };
+
+        for (size_t i = 0; i < ARRAY_LEN(locks); i++) {
+                const struct entry *it = tree_find(&j->tree, locks[i], strlen(locks[i]));
+                bool sent = false;
+
+                if (!it || it->state != ENTRY_OK || j->is_file)
+                        continue;
+                for (size_t k = 0; k < j->plan.need_n && !sent; k++)
+                        sent = &j->tree.v[j->plan.need[k]] == it;
+                jw_kobj(w, "deps");
+                jw_kstr(w, "lockFile", locks[i]);
+                jw_kbool(w, "changed", sent);
+                jw_end(w);
+                return;
+        }
+}
+
 static const char *selected_text(const struct sync_job *j)
 {
         if (j->is_file)
@@ -156,6 +189,8 @@ int job_result(struct sync_job *j, struct buf *out)
         write_sent(&w, j);
         write_left_out(&w, j);
         write_stale(&w, j);
+        write_uncommitted(&w, j);
+        write_deps(&w, j);
         if (j->stale_n && !j->prune && !j->dry_run)
                 jw_kstr(&w, "note",
                         "dest holds files that are not in localPath (staleInDest); they were left there. prune: true "

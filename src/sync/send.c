@@ -150,9 +150,12 @@ static int coroutine_fn send_once(const struct sync_env *env, const struct send_
         if (!src)
                 return err_set(e, -ENOMEM, "out of memory");
         rest_headers(env, headers, extra);
-        const struct http_request req = {
-                .method = "POST", .path = path, .headers = headers, .streamed = true, .fresh = fresh
-        };
+        const struct http_request req = { .method = "POST",
+                                          .path = path,
+                                          .headers = headers,
+                                          .streamed = true,
+                                          .fresh = fresh,
+                                          .write_ms = env->stall_ms };
         int r = hc_open(env->http, &req, &x, &a->not_sent, e);
         if (r < 0) {
                 a->lost = true;
@@ -177,6 +180,10 @@ int coroutine_fn send_tree(const struct sync_env *env, const struct send_spec *s
         for (int try = 0;; try++) {
                 a = (struct rest_answer){ 0 };
                 r = send_once(env, spec, buf_cstr(&path), try > 0, ret, &a, e);
+                if (try == 0 && r == 0 && a.status == 401 && env->refused && env->refused(env->arg)) {
+                        buf_done(&a.body);
+                        continue;
+                }
                 if (try > 0 || (r < 0 && (r == -ECANCELED || r == -ETIMEDOUT || !a.lost)) ||
                     (r == 0 && a.status != 502 && a.status != 504))
                         break;

@@ -86,6 +86,8 @@ int coroutine_fn job_find_stale(struct sync_job *j, struct err *e)
         buf_done(&j->stale);
         j->stale = BUF_MAX(PATHS_MAX);
         j->stale_n = 0;
+        if (j->plan.unknown)
+                return j->prune ? err_set(e, -ENOTSUP, "this server cannot say what dest holds") : 0;
         for (const char *p = j->plan.extras.p, *end = p + j->plan.extras.len; p < end; p += strlen(p) + 1)
                 switch (judge(j, p)) {
                 case KEEP:

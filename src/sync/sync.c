@@ -31,6 +31,7 @@ void job_done(struct sync_job *j)
         buf_done(&j->partial);
         buf_done(&j->stale);
         buf_done(&j->prune_failed);
+        buf_done(&j->uncommitted);
         plan_done(&j->plan);
         send_result_done(&j->sent);
         json_unref(j->notes);
@@ -242,6 +243,11 @@ int coroutine_fn job_upload(struct sync_job *j, struct err *e)
         return send_tree(j->env, &spec, &j->sent, e);
 }
 
+static void coroutine_fn uncommitted_task(void *arg)
+{
+        job_uncommitted(arg);
+}
+
 static int coroutine_fn transfer(struct sync_job *j, struct err *e)
 {
         struct par p;
@@ -250,6 +256,8 @@ static int coroutine_fn transfer(struct sync_job *j, struct err *e)
         par_init(&p);
         if (j->cache_dir && !j->is_file)
                 par_start(&p, save_task, j);
+        if (j->from_git && j->plan.need_n)
+                par_start(&p, uncommitted_task, j);
         r = job_upload(j, e);
         joined = par_join(&p);
         if (r < 0 || joined < 0)

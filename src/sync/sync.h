@@ -19,6 +19,8 @@ struct sync_env {
         int64_t answer_ms;          /* how long the box may take to write what was sent */
         /* Calls an MCP tool with args (taken over); *ret is its result object. */
         int coroutine_fn (*call_tool)(void *arg, const char *name, struct json *args, struct json **ret, struct err *e);
+        /* The server answered 401. True: headers say something else now, so once more. */
+        bool coroutine_fn (*refused)(void *arg);
         /* A sentence for the caller who waits; called every 10 s at most. Never suspends. */
         void (*progress)(void *arg, const char *text);
         void *arg;

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from adapter_scripted import adapter, binary, script  # noqa: F401
 from mcpclient import StdioMcp
 from scripted_server import ScriptedServer, text_result
-from test_adapter_scripted import adapter, binary, script  # noqa: F401
 
 
 def git(cwd, *args, **more):
@@ -259,7 +259,7 @@ def test_git_refusing_the_folder_is_no_plain_folder(script, adapter, repo, tmp_p
     one = adapter(PATH=f"{shim}:{os.environ['PATH']}")
     result = sync(one, repo)
     assert result.is_error and "dubious ownership" in result.text and result.text.startswith("NOT SYNCED: /work/repo still has its old files")
-    assert not script.rest
+    assert not script.uploads
 
 
 # --- arguments --------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def test_prune_is_refused(script, adapter, repo, dest, more, reason):
 
 def test_prune_of_an_ignored_folder_does_not_empty_dest(script, adapter, repo):
     result = sync(adapter(), repo / "ignored", "x", prune=True)
-    assert result.is_error and "no file" in result.text and not script.rest
+    assert result.is_error and "no file" in result.text and not script.uploads
 
 
 def test_dry_run_sends_nothing(script, adapter, repo):
@@ -464,7 +464,7 @@ def test_refusals_are_quoted(script, adapter, repo, status, code, text):
 
 
 def test_refused_plan(script, adapter, repo):
-    script.on_box["plan"] = lambda handler, query: handler.answer_json(404, {"error": "no such box: b1"}) or b"".join(handler.body_pieces()) or True
+    script.on_box["plan"] = lambda handler, query: handler.answer_json(404, {"error": "no such box: b1", "code": "not_found"}) or b"".join(handler.body_pieces()) or True
     result = sync(adapter(), repo)
     assert result.is_error and "no such box: b1" in result.text and "comparing with the box" in result.text
 
