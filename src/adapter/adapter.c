@@ -7,6 +7,7 @@
 #include "loop/stream.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,34 @@ static void cancel_all(struct adapter *a)
                 call_cancel(list_entry(it, struct call, node));
 }
 
+struct goodbye {
+        struct adapter *a;
+        int64_t limit_ms;
+        bool closed;
+        struct waitq q;
+};
+
+static void coroutine_fn close_task(void *arg)
+{
+        struct goodbye *g = arg;
+
+        upstream_close(&g->a->up, g->limit_ms);
+        g->closed = true;
+        waitq_wake_all(&g->q);
+}
+
+/* Presence and session end side by side: a server that does not answer costs the time once. */
+static void coroutine_fn say_goodbye(struct adapter *a, int64_t limit_ms)
+{
+        struct goodbye g = { .a = a, .limit_ms = limit_ms };
+
+        waitq_init(&g.q);
+        g.closed = !coro_start(close_task, &g, CORO_STACK_LARGE, "close");
+        presence_leave(a, limit_ms);
+        while (!g.closed)
+                (void) waitq_wait(&g.q, -1);
+}
+
 /* Open calls first get a moment to end, then they are cancelled; then the server hears goodbye. */
 static void coroutine_fn end_task(void *arg)
 {
@@ -46,7 +75,8 @@ static void coroutine_fn end_task(void *arg)
         while (!list_empty(&a->calls) && clock_ms() < until)
                 (void) waitq_wait(&a->idle, until - clock_ms());
         cancel_all(a);
-        presence_leave(a, e->limit_ms - e->drain_ms);
+        listeners_end(a);
+        say_goodbye(a, e->limit_ms - e->drain_ms);
         out_flush(&a->out, FLUSH_MS);
         /* Not exit(): a file being hashed on another thread must not hold us up, and there is nothing left to write. */
         _exit(a->exit_code);
@@ -104,6 +134,21 @@ static void coroutine_fn read_task(void *arg)
                 adapter_end(a, 0, EOF_LIMIT_MS);
 }
 
+static void on_creds(void *arg)
+{
+        tools_forget(arg);
+}
+
+/* Whatever a library may print goes to stderr: descriptor 1 is given away, and only out has the real one. */
+static int take_stdout(void)
+{
+        int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+
+        if (fd >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+                (void) close(STDOUT_FILENO);
+        return fd >= 0 ? fd : STDOUT_FILENO;
+}
+
 static int setup(struct adapter *a, struct err *e)
 {
         char *agent;
@@ -111,6 +156,7 @@ static int setup(struct adapter *a, struct err *e)
 
         if (r < 0)
                 return r;
+        log_setup("parallelsandbox-mcp", a->config.log_level);
         agent = random_token(9);
         (void) snprintf(a->agent, sizeof a->agent, "%s", agent);
         free(agent);
@@ -121,10 +167,16 @@ static int setup(struct adapter *a, struct err *e)
         lines_init(&a->in, LINE_BYTES_MAX);
         tools_init(&a->tools);
         starts_init(&a->starts);
+        reminders_init(&a->reminders);
+        listeners_init(&a->listeners);
+        signin_init(&a->signin);
         a->mcp_http = http_client_new(&a->config.mcp);
         a->api_http = a->config.same_origin ? a->mcp_http : http_client_new(&a->config.api);
-        r = upstream_init(&a->up, &a->config, a->mcp_http, a->agent, e);
-        return r < 0 ? r : out_init(&a->out, STDOUT_FILENO, on_dead, a, e);
+        r = creds_init(&a->creds, &a->config, e);
+        a->creds.changed = on_creds;
+        a->creds.arg = a;
+        upstream_init(&a->up, &a->config, &a->creds, a->mcp_http, a->agent);
+        return r < 0 ? r : out_init(&a->out, take_stdout(), on_dead, a, e);
 }
 
 int adapter_main(void)
@@ -138,9 +190,6 @@ int adapter_main(void)
                 log_error("%s", err_text(&e));
                 return 2;
         }
-        if (!a.config.key)
-                log_warning("PARALLELSANDBOX_API_KEY is not set: no tools until it is (make a key with "
-                            "`parallelsandbox keys add NAME`)");
         (void) loop_on_signal(SIGTERM, on_signal, &a);
         (void) loop_on_signal(SIGINT, on_signal, &a);
         (void) loop_on_signal(SIGHUP, on_signal, &a);

@@ -9,9 +9,13 @@
 #pragma once
 
 #include "adapter/config.h"
+#include "adapter/creds.h"
 #include "adapter/lines.h"
+#include "adapter/listen.h"
 #include "adapter/out.h"
 #include "adapter/presence.h"
+#include "adapter/reminder.h"
+#include "adapter/signin.h"
 #include "adapter/start.h"
 #include "adapter/tools.h"
 #include "adapter/upstream.h"
@@ -24,12 +28,17 @@ struct adapter {
         struct out out;
         struct lines in;
         struct http_client *mcp_http, *api_http;
+        struct creds creds;
         struct upstream up;
+        struct signin signin;
         struct presence presence;
         struct tools tools;
         struct starts starts;
+        struct reminders reminders;
+        struct listeners listeners;
         struct list calls; /* of struct call, by their host's id */
         struct waitq idle; /* woken when calls becomes empty */
+        bool legacy;       /* the host said `initialize` */
         bool ending;
         int exit_code;
 };
@@ -44,9 +53,8 @@ int adapter_line(struct str line, void *arg);
 void adapter_reply_raw(struct adapter *a, struct str id, struct str result);
 void adapter_reply_error(struct adapter *a, struct str id, int code, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));
-void adapter_notify(struct adapter *a, const char *method);
-/* A tool result with one text block; structured also puts the text (a JSON object) in structuredContent. */
-void adapter_reply_text(struct adapter *a, struct str id, struct str text, bool is_error, bool structured);
+/* Tells the host, in the way of its era, that the list of tools is another one. */
+void adapter_tools_changed(struct adapter *a);
 
 /* Ends the process in an orderly way within limit_ms; again: at once. */
 void adapter_end(struct adapter *a, int code, int64_t limit_ms);

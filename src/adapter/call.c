@@ -1,4 +1,5 @@
 #include "adapter/call.h"
+#include "adapter/era.h"
 #include "adapter/rawjson.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define RESULT_MAX ((size_t) 512 << 20)
 #define PROGRESS_STEP 0.001 /* ours: small, so that the server's own numbers stay ahead of it */
 
 struct starter {
@@ -34,7 +36,7 @@ static void coroutine_fn run(void *arg)
         call_free(c);
 }
 
-void call_start(struct adapter *a, char *line, size_t len, struct json *msg, void (*fn)(struct call *c))
+void call_begin(struct adapter *a, char *line, size_t len, struct json *msg, void (*fn)(struct call *c))
 {
         struct call *c = xcalloc(1, sizeof *c);
         struct starter *s = xcalloc(1, sizeof *s);
@@ -55,6 +57,7 @@ void call_start(struct adapter *a, char *line, size_t len, struct json *msg, voi
                         c->token = str_n(NULL, 0);
         }
         c->tool = json_get_str(json_get(msg, "params"), "name", NULL);
+        c->modern = era_is_modern(msg);
         list_append(&a->calls, &c->node);
         *s = (struct starter){ .c = c, .fn = fn };
         c->coro = coro_start(run, s, CORO_STACK_LARGE, "call");
@@ -82,6 +85,43 @@ void call_cancel(struct call *c)
                 return;
         c->cancelled = true;
         coro_cancel(c->coro);
+}
+
+void call_answer(struct call *c, struct str result, bool listing)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(RESULT_MAX);
+
+        if (!c->modern)
+                adapter_reply_raw(c->a, c->id, result);
+        else if (era_result(&b, result, listing) == 0)
+                adapter_reply_raw(c->a, c->id, buf_str(&b));
+        else
+                adapter_reply_error(c->a, c->id, -32603, "the result is too long to be passed on");
+}
+
+void call_answer_text(struct call *c, struct str text, bool is_error, bool structured)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(RESULT_MAX);
+        struct jw w;
+
+        jw_init(&w, &b);
+        jw_obj(&w);
+        jw_karr(&w, "content");
+        jw_obj(&w);
+        jw_kstr(&w, "type", "text");
+        jw_kstrn(&w, "text", text);
+        jw_end(&w);
+        jw_end(&w);
+        if (structured) {
+                jw_key(&w, "structuredContent");
+                jw_raw(&w, text);
+        }
+        if (is_error)
+                jw_kbool(&w, "isError", true);
+        if (jw_end_all(&w) == 0)
+                call_answer(c, buf_str(&b), false);
+        else
+                adapter_reply_error(c->a, c->id, -32603, "the result is too long to be passed on");
 }
 
 static void post_progress(struct call *c, double value, struct str rest, const char *text)
@@ -141,19 +181,21 @@ void coroutine_fn call_tools_list(struct call *c)
         struct adapter *a = c->a;
         struct err e = { 0 };
 
-        if (!a->config.key) {
-                adapter_reply_raw(a, c->id, STR("{\"tools\":[]}"));
-                return;
-        }
         int r = tools_get(a, &e);
+
         if (c->cancelled || coro_cancelled())
                 return;
+        if (!creds_ready(&a->creds)) {
+                signin_watch(a);
+                call_answer(c, str_of(signin_tool_list), true);
+                return;
+        }
         if (r < 0)
                 adapter_reply_error(a, c->id, -32603,
                                     "The tool list could not be fetched from %s: %s. This adapter keeps trying and "
                                     "says so when the list is there.",
                                     a->config.mcp_text, err_text(&e));
         else
-                adapter_reply_raw(a, c->id, buf_str(&a->tools.list));
+                call_answer(c, buf_str(&a->tools.list), true);
         out_room(&a->out);
 }

@@ -22,18 +22,25 @@ struct call {
         bool moved;
         /* the running upstream request */
         const char *tool; /* name as a C string */
+        bool modern;      /* the host's request is one of 2026-07-28 */
         char exec_id[24]; /* what we added to a foreground sandbox_exec */
         int64_t started_wall, started;
-        int64_t budget_ms; /* how long an unreachable server is waited for */
+        uint64_t generation; /* of the token a local tool began with */
+        int64_t budget_ms;   /* how long an unreachable server is waited for */
 };
 
 /* Starts it. msg and the line are taken over. */
-void call_start(struct adapter *a, char *line, size_t len, struct json *msg, void (*fn)(struct call *c));
+void call_begin(struct adapter *a, char *line, size_t len, struct json *msg, void (*fn)(struct call *c));
 struct call *call_find(struct adapter *a, struct str id);
 void call_cancel(struct call *c);
 
 void coroutine_fn call_tools_list(struct call *c);
 void coroutine_fn call_tool(struct call *c);
+
+/* The answer, in the way of the host's era. listing: it is a list that may be kept. */
+void call_answer(struct call *c, struct str result, bool listing);
+/* A tool result with one text block; structured also puts the text (a JSON object) in structuredContent. */
+void call_answer_text(struct call *c, struct str text, bool is_error, bool structured);
 
 /* Progress, when the host asked for it: a step of our own with a text, or the server's as it is. */
 void call_progress(struct call *c, const char *text);
@@ -46,6 +53,9 @@ void coroutine_fn call_upstream(struct call *c, const char *tool, struct str par
 /* As the sync tools need it: the result as a tree. */
 int coroutine_fn call_upstream_json(struct call *c, const char *tool, struct json *args, struct json **ret,
                                     struct err *e);
+
+/* Answers that somebody has to sign in first. */
+void call_no_sign_in(struct call *c, const char *why);
 
 /* local.c */
 void coroutine_fn call_local(struct call *c, bool pull);

@@ -62,6 +62,12 @@ int config_read(struct config *c, struct err *e)
         *c = (struct config){
                 .key = env("PARALLELSANDBOX_API_KEY"),
                 .mcp_text = env("PARALLELSANDBOX_MCP_URL"),
+                .auth_dir = env("PARALLELSANDBOX_AUTH_DIR"),
+                .client_id = env("PARALLELSANDBOX_OAUTH_CLIENT_ID"),
+                .client_secret = env("PARALLELSANDBOX_OAUTH_CLIENT_SECRET"),
+                .no_browser = cstr_eq(env("PARALLELSANDBOX_NO_BROWSER"), "1"),
+                .modern_first = cstr_eq(env("PSBX_ADAPTER_ERA"), "modern"),
+                .log_level = LOG_LEVEL_INFO,
                 .silence_ms = env_ms("PSBX_ADAPTER_SILENCE_MS", 75000),
                 .stall_ms = env_ms("PSBX_ADAPTER_STALL_MS", 120000),
                 .answer_ms = env_ms("PSBX_ADAPTER_ANSWER_MS", 600000),
@@ -69,8 +75,13 @@ int config_read(struct config *c, struct err *e)
                 .unavailable_first_ms = env_ms("PSBX_ADAPTER_UNAVAILABLE_FIRST_MS", 2000),
                 .unavailable_budget_ms = env_ms("PSBX_ADAPTER_UNAVAILABLE_BUDGET_MS", config_budget_ms(host)),
                 .not_sent_delay_ms = env_ms("PSBX_ADAPTER_NOT_SENT_DELAY_MS", 5000),
+                .signin_ms = env_ms("PSBX_ADAPTER_SIGN_IN_MS", 300000),
                 .wait_sec = config_wait_sec(host),
         };
+        (void) log_level_parse(env("PSBX_LOG_LEVEL"), &c->log_level);
+#ifdef __linux__
+        c->self = "/proc/self/exe"; /* also when the file was replaced meanwhile */
+#endif
         if (!c->mcp_text)
                 c->mcp_text = "http://127.0.0.1:7420/mcp";
         r = url_parse(c->mcp_text, &c->mcp, e);

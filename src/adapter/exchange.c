@@ -1,4 +1,5 @@
 #include "adapter/exchange.h"
+#include "adapter/era.h"
 #include "adapter/rawjson.h"
 #include "base/mem.h"
 
@@ -6,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CONNECT_MS 10000
 #define TICK_MS 1000
 #define NOTIFY_MS 3000
 #define MESSAGE_MAX ((size_t) 256 << 20)
@@ -28,11 +28,11 @@ static void tick(void *arg)
         x->quiet_ms = moved ? 0 : x->quiet_ms + gone;
         if (x->spec->hooks)
                 x->spec->hooks->tick(x->spec->hooks->arg, moved);
-        if (x->found || x->silent || x->late || !x->hc)
+        if (x->found || x->silent || x->late)
                 return;
         x->silent = x->quiet_ms >= x->u->config->silence_ms;
         x->late = x->total_ms >= x->spec->limit_ms;
-        if (x->silent || x->late)
+        if ((x->silent || x->late) && x->hc)
                 hc_abort(x->hc);
 }
 
@@ -44,7 +44,7 @@ static void set_fate(struct exchange *x, enum fate fate, int r, const char *what
 }
 
 /* A read or a connection failed with r: why, as far as the caller is concerned. */
-static void failed(struct exchange *x, int r)
+void exchange_failed(struct exchange *x, int r)
 {
         if (coro_cancelled()) {
                 x->cancelled = true;
@@ -169,17 +169,15 @@ static int on_event(const char *event, const char *id, struct str data, void *ar
         return 0;
 }
 
-static void coroutine_fn read_events(struct exchange *x)
+void coroutine_fn exchange_read_events(struct exchange *x)
 {
         char chunk[READ_CHUNK];
         ssize_t n;
 
-        sse_parser_init(&x->sse, MESSAGE_MAX);
-        x->sse_on = true;
         while (!x->found) {
                 n = hc_read(x->hc, chunk, sizeof chunk, -1);
                 if (n < 0) {
-                        failed(x, (int) n);
+                        exchange_failed(x, (int) n);
                         return;
                 }
                 if (n == 0) {
@@ -222,7 +220,7 @@ static void coroutine_fn read_json(struct exchange *x)
         if (r == -EMSGSIZE)
                 set_fate(x, FATE_BAD, r, "its answer cannot be read");
         else if (r < 0)
-                failed(x, r);
+                exchange_failed(x, r);
         else if (!take_message(x, buf_str(&body)))
                 set_fate(x, FATE_BAD, -EPROTO, "its answer is no response to the request");
 }
@@ -253,7 +251,7 @@ static void coroutine_fn read_refusal(struct exchange *x)
         struct str error;
 
         if (r < 0 && r != -EMSGSIZE) {
-                failed(x, r);
+                exchange_failed(x, r);
                 return;
         }
         if (json_parse(body.p ? body.p : "", body.len, &j, NULL) < 0)
@@ -270,12 +268,21 @@ static void coroutine_fn read_refusal(struct exchange *x)
                        why ? " (" : "", why ? why : "", why ? ")" : "");
 }
 
-static bool is_type(const struct exchange *x, const char *type)
+bool exchange_is_events(const struct exchange *x)
 {
         struct str s = hc_header(x->hc, "Content-Type");
         struct str t = s.p ? str_trim(str_cut(&s, ';'), " \t") : s;
 
-        return t.p && str_ieq(t, str_of(type));
+        return t.p && str_ieq(t, STR("text/event-stream"));
+}
+
+static void read_challenge(struct exchange *x)
+{
+        const struct h1_head *head = hc_head(x->hc);
+
+        for (size_t i = 0; i < head->header_count; i++)
+                if (str_ieq(head->headers[i].name, STR("WWW-Authenticate")))
+                        challenge_parse(&x->ret->challenge, head->headers[i].value);
 }
 
 static void coroutine_fn read_answer(struct exchange *x)
@@ -284,7 +291,7 @@ static void coroutine_fn read_answer(struct exchange *x)
         int r = hc_answer(x->hc, NULL);
 
         if (r < 0) {
-                failed(x, r);
+                exchange_failed(x, r);
                 return;
         }
         x->bytes++;
@@ -292,88 +299,103 @@ static void coroutine_fn read_answer(struct exchange *x)
         session = hc_header(x->hc, "Mcp-Session-Id");
         if (session.p)
                 (void) buf_addstr(&x->session, session);
-        if (x->status != 200)
+        if (x->status == 401 || x->status == 403)
+                read_challenge(x);
+        if (x->status != 200) {
                 read_refusal(x);
-        else if (is_type(x, "text/event-stream"))
-                read_events(x);
-        else
+        } else if (exchange_is_events(x)) {
+                sse_parser_init(&x->sse, MESSAGE_MAX);
+                x->sse_on = true;
+                exchange_read_events(x);
+        } else {
                 read_json(x);
+        }
 }
 
-/* A failure shows in the answer, or in its absence. */
-static void coroutine_fn write_pieces(struct exchange *x, struct str body)
+static size_t add_header(const char **h, size_t k, const char *name, const char *value)
 {
-        if (hc_write(x->hc, body.p, body.n) == 0)
-                (void) hc_write_end(x->hc);
+        h[k++] = name;
+        h[k++] = value;
+        return k;
 }
 
-static bool is_loopback(const struct url *u)
-{
-        return strcmp(u->host, "127.0.0.1") == 0 || strcmp(u->host, "localhost") == 0 || strcmp(u->host, "::1") == 0;
-}
-
-static void fill_headers(const struct upstream *u, bool opening, const char **h, size_t n)
+void exchange_headers(const struct upstream *u, const struct up_spec *spec, bool opening, const char **h)
 {
         size_t k = 0;
 
-        upstream_headers(u, h, n - 8);
+        upstream_headers(u, h, EXCHANGE_HEADERS_MAX - 16);
+        if (spec && spec->anonymous && h[0] && strcmp(h[0], "Authorization") == 0)
+                for (k = 0; h[k + 2]; k++)
+                        h[k] = h[k + 2];
+        else
+                while (h[k])
+                        k++;
+        k = add_header(h, k, "Content-Type", "application/json");
+        k = add_header(h, k, "Accept", "application/json, text/event-stream");
+        if (!opening)
+                k = add_header(h, k, "MCP-Protocol-Version", u->modern ? ERA_MODERN : u->version);
+        if (!opening && !u->modern && u->session)
+                k = add_header(h, k, "Mcp-Session-Id", u->session);
+        if (u->modern && spec)
+                k = add_header(h, k, "Mcp-Method", spec->method);
+        h[k] = NULL;
+}
+
+/* Mcp-Name, in the newer era. name must stay as long as h. */
+static void add_name(const struct upstream *u, const struct up_spec *spec, struct buf *name, const char **h)
+{
+        size_t k = 0;
+
+        if (!u->modern || !spec->name || era_header_value(name, str_of(spec->name)) < 0)
+                return;
         while (h[k])
                 k++;
-        h[k++] = "Content-Type";
-        h[k++] = "application/json";
-        h[k++] = "Accept";
-        h[k++] = "application/json, text/event-stream";
-        if (!opening) {
-                h[k++] = "MCP-Protocol-Version";
-                h[k++] = u->version;
-        }
-        if (!opening && u->session) {
-                h[k++] = "Mcp-Session-Id";
-                h[k++] = u->session;
-        }
+        k = add_header(h, k, "Mcp-Name", buf_cstr(name));
         h[k] = NULL;
+}
+
+static void not_opened(struct exchange *x, int r, bool not_sent)
+{
+        struct answer *ret = x->ret;
+
+        ret->fate = coro_cancelled() ? FATE_CANCELLED : not_sent ? FATE_NOT_SENT : FATE_LOST;
+        if (!ret->reason.msg[0])
+                (void) err_sys(&ret->reason, r, "connecting failed");
 }
 
 void coroutine_fn exchange_run(struct exchange *x, struct upstream *u, const struct up_spec *spec, struct str body,
                                bool opening, struct answer *ret)
 {
-        const char *headers[32];
-        bool not_sent = false, near = is_loopback(&u->config->mcp), pieces = !spec->repeatable && !near;
+        _cleanup_buf_ struct buf name = BUF_MAX(4096);
+        const char *headers[EXCHANGE_HEADERS_MAX];
+        bool not_sent = false;
         int r;
 
         *x = (struct exchange){ .u = u, .spec = spec, .ret = ret, .session = BUF_MAX(1024), .last_tick = loop_now() };
         x->tick_ms = u->config->silence_ms < 4 * TICK_MS ? u->config->silence_ms / 4 + 1 : TICK_MS;
-        fill_headers(u, opening, headers, ARRAY_LEN(headers));
-        /* A pooled connection may turn out dead, and the pool then sends a whole body again by itself. What must not
-         * run twice goes over a new connection where that is cheap, and as a body in pieces, which is never repeated,
-         * elsewhere. */
+        exchange_headers(u, spec, opening, headers);
+        add_name(u, spec, &name, headers);
+        /* A pooled connection may turn out dead, and the pool then sends the request again by itself: what must not run
+         * twice says so. */
         const struct http_request req = { .method = "POST",
                                           .path = u->config->mcp.path,
                                           .headers = headers,
-                                          .body = pieces ? NULL : body.p,
-                                          .body_len = pieces ? 0 : body.n,
-                                          .connect_ms = CONNECT_MS,
-                                          .streamed = pieces,
-                                          .fresh = !spec->repeatable && near };
+                                          .body = body.p,
+                                          .body_len = body.n,
+                                          .connect_ms = EXCHANGE_CONNECT_MS,
+                                          .once = !spec->repeatable };
         r = hc_open(u->http, &req, &x->hc, &not_sent, &ret->reason);
         if (r < 0) {
-                if (coro_cancelled()) {
-                        ret->fate = FATE_CANCELLED;
-                        return;
-                }
-                ret->fate = not_sent ? FATE_NOT_SENT : FATE_LOST;
-                if (!ret->reason.msg[0])
-                        (void) err_sys(&ret->reason, r, "connecting failed");
+                not_opened(x, r, not_sent);
                 return;
         }
         x->sent = true;
         x->timer = timer_start(x->tick_ms, x->tick_ms, tick, x);
-        if (pieces)
-                write_pieces(x, body);
         read_answer(x);
-        timer_stop(&x->timer);
         hc_closep(&x->hc);
-        x->hc = NULL;
+        if (ret->fate == FATE_LOST && !u->modern && x->sse_on && x->sse.id[0])
+                exchange_resume(x);
+        timer_stop(&x->timer);
 }
 
 void exchange_done(struct exchange *x)
@@ -383,13 +405,23 @@ void exchange_done(struct exchange *x)
         buf_done(&x->session);
 }
 
-void coroutine_fn exchange_notify(struct upstream *u, struct str body)
+/* One request whose answer is of no interest. */
+static void coroutine_fn post_and_forget(struct upstream *u, const struct http_request *req, int64_t limit_ms)
 {
         _cleanup_(hc_closep) struct hc *hc = NULL;
-        const char *headers[32];
         char drain[512];
 
-        fill_headers(u, false, headers, ARRAY_LEN(headers));
+        if (hc_open(u->http, req, &hc, NULL, NULL) < 0 || hc_answer(hc, NULL) < 0)
+                return;
+        while (hc_read(hc, drain, sizeof drain, limit_ms) > 0)
+                ;
+}
+
+void coroutine_fn exchange_notify(struct upstream *u, struct str body)
+{
+        const char *headers[EXCHANGE_HEADERS_MAX];
+
+        exchange_headers(u, NULL, false, headers);
         const struct http_request req = { .method = "POST",
                                           .path = u->config->mcp.path,
                                           .headers = headers,
@@ -397,8 +429,18 @@ void coroutine_fn exchange_notify(struct upstream *u, struct str body)
                                           .body_len = body.n,
                                           .connect_ms = NOTIFY_MS,
                                           .answer_ms = NOTIFY_MS };
-        if (hc_open(u->http, &req, &hc, NULL, NULL) < 0 || hc_answer(hc, NULL) < 0)
-                return;
-        while (hc_read(hc, drain, sizeof drain, NOTIFY_MS) > 0)
-                ;
+        post_and_forget(u, &req, NOTIFY_MS);
+}
+
+void coroutine_fn exchange_delete(struct upstream *u, int64_t limit_ms)
+{
+        const char *headers[EXCHANGE_HEADERS_MAX];
+
+        exchange_headers(u, NULL, false, headers);
+        const struct http_request req = { .method = "DELETE",
+                                          .path = u->config->mcp.path,
+                                          .headers = headers,
+                                          .connect_ms = limit_ms,
+                                          .answer_ms = limit_ms };
+        post_and_forget(u, &req, limit_ms);
 }

@@ -1,5 +1,6 @@
 #include "adapter/adapter.h"
 #include "adapter/call.h"
+#include "adapter/era.h"
 #include "adapter/rawjson.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -8,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LATEST "2025-11-25"
-#define TEXT_MAX ((size_t) 64 << 20)
+#define LATEST ERA_LEGACY
+#define DISCOVER_TTL_MS 3600000
 
 static const char instructions[] = "ParallelSandbox gives you Linux boxes to work in, many at a time. sandbox_start "
                                    "claims one, sandbox_sync sends a local folder "
@@ -53,37 +54,11 @@ void adapter_reply_error(struct adapter *a, struct str id, int code, const char 
                 out_post(&a->out, buf_str(&b));
 }
 
-void adapter_notify(struct adapter *a, const char *method)
+void adapter_tools_changed(struct adapter *a)
 {
-        char text[128];
-
-        (void) snprintf(text, sizeof text, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\"}", method);
-        out_post(&a->out, str_of(text));
-}
-
-void adapter_reply_text(struct adapter *a, struct str id, struct str text, bool is_error, bool structured)
-{
-        _cleanup_buf_ struct buf b = BUF_MAX(TEXT_MAX);
-        struct jw w;
-
-        jw_init(&w, &b);
-        jw_obj(&w);
-        jw_karr(&w, "content");
-        jw_obj(&w);
-        jw_kstr(&w, "type", "text");
-        jw_kstrn(&w, "text", text);
-        jw_end(&w);
-        jw_end(&w);
-        if (structured) {
-                jw_key(&w, "structuredContent");
-                jw_raw(&w, text);
-        }
-        if (is_error)
-                jw_kbool(&w, "isError", true);
-        if (jw_end_all(&w) == 0)
-                adapter_reply_raw(a, id, buf_str(&b));
-        else
-                adapter_reply_error(a, id, -32603, "the result is too long to be passed on");
+        if (a->legacy)
+                out_post(&a->out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"));
+        listeners_tools_changed(a);
 }
 
 static const char *agree(const char *asked)
@@ -111,21 +86,27 @@ static void set_client(struct adapter *a, const struct json *info)
                         *p = '_';
 }
 
+static void write_capabilities(struct jw *w)
+{
+        jw_kobj(w, "capabilities");
+        jw_kobj(w, "tools");
+        jw_kbool(w, "listChanged", true);
+        jw_end(w);
+        jw_end(w);
+}
+
 static void do_initialize(struct adapter *a, struct str id, const struct json *msg)
 {
         _cleanup_buf_ struct buf b = BUF_MAX(8192);
         const struct json *params = json_get(msg, "params");
         struct jw w;
 
+        a->legacy = true;
         set_client(a, json_get(params, "clientInfo"));
         jw_init(&w, &b);
         jw_obj(&w);
         jw_kstr(&w, "protocolVersion", agree(json_get_str(params, "protocolVersion", NULL)));
-        jw_kobj(&w, "capabilities");
-        jw_kobj(&w, "tools");
-        jw_kbool(&w, "listChanged", true);
-        jw_end(&w);
-        jw_end(&w);
+        write_capabilities(&w);
         jw_kobj(&w, "serverInfo");
         jw_kstr(&w, "name", "parallelsandbox");
         jw_kstr(&w, "title", "ParallelSandbox");
@@ -145,12 +126,94 @@ static void start_call(struct adapter *a, struct str line, struct json *msg, voi
                 adapter_reply_error(a, id, -32600, "a request with this id is still running");
                 return;
         }
-        call_start(a, xstrndup(line.p, line.n), line.n, json_ref(msg), fn);
+        call_begin(a, xstrndup(line.p, line.n), line.n, json_ref(msg), fn);
+}
+
+/* 2026-07-28: no session, and no initialize; each request says which version it is. */
+static void do_discover(struct adapter *a, struct str id)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(8192), whole = BUF_MAX(16384);
+        struct jw w;
+
+        jw_init(&w, &b);
+        jw_obj(&w);
+        jw_karr(&w, "supportedVersions");
+        jw_str(&w, ERA_MODERN);
+        jw_end(&w);
+        write_capabilities(&w);
+        jw_kstr(&w, "instructions", instructions);
+        jw_kint(&w, "ttlMs", DISCOVER_TTL_MS);
+        if (jw_end_all(&w) == 0 && era_result(&whole, buf_str(&b), true) == 0)
+                adapter_reply_raw(a, id, buf_str(&whole));
+}
+
+static void refuse_version(struct adapter *a, struct str id, const char *asked)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(16384);
+        struct jw w;
+
+        jw_init(&w, &b);
+        jw_obj(&w);
+        jw_kstr(&w, "jsonrpc", "2.0");
+        jw_key(&w, "id");
+        jw_raw(&w, id);
+        jw_kobj(&w, "error");
+        jw_kint(&w, "code", -32022);
+        jw_kstr(&w, "message", "Unsupported protocol version");
+        jw_kobj(&w, "data");
+        jw_karr(&w, "supported");
+        jw_str(&w, ERA_MODERN);
+        jw_end(&w);
+        jw_kstr(&w, "requested", asked);
+        if (jw_end_all(&w) == 0)
+                out_post(&a->out, buf_str(&b));
+}
+
+/* True when an answer was given: the request lacks what each request of this era must have. */
+static bool refuse_modern(struct adapter *a, struct str id, const struct json *msg)
+{
+        const struct json *meta = json_get(json_get(msg, "params"), "_meta");
+        const struct json *version = json_get(meta, ERA_META "protocolVersion");
+
+        if (json_type(version) != JSON_STRING ||
+            json_type(json_get(meta, ERA_META "clientCapabilities")) != JSON_OBJECT) {
+                adapter_reply_error(a, id, -32602,
+                                    "_meta needs " ERA_META "protocolVersion (a string) and " ERA_META
+                                    "clientCapabilities (an object)");
+                return true;
+        }
+        if (!cstr_eq(json_str(version), ERA_MODERN)) {
+                refuse_version(a, id, json_str(version));
+                return true;
+        }
+        return false;
+}
+
+static void do_modern(struct adapter *a, const char *method, struct str id, struct str line, struct json *msg)
+{
+        const struct json *info = json_get(json_get(json_get(msg, "params"), "_meta"), ERA_META "clientInfo");
+
+        if (refuse_modern(a, id, msg))
+                return;
+        if (info)
+                set_client(a, info);
+        if (strcmp(method, "server/discover") == 0)
+                do_discover(a, id);
+        else if (strcmp(method, "tools/list") == 0)
+                start_call(a, line, msg, call_tools_list);
+        else if (strcmp(method, "tools/call") == 0)
+                start_call(a, line, msg, call_tool);
+        else if (strcmp(method, "subscriptions/listen") == 0)
+                listeners_add(a, id, json_get(msg, "params"));
+        else
+                adapter_reply_error(a, id, -32601, "Method not found: %.100s", method);
 }
 
 static void do_request(struct adapter *a, const char *method, struct str id, struct str line, struct json *msg)
 {
-        if (strcmp(method, "initialize") == 0)
+        if (era_is_modern(msg) || strcmp(method, "server/discover") == 0)
+                do_modern(a, method, id, line, msg);
+        else if (strcmp(method, "initialize") == 0)
                 do_initialize(a, id, msg);
         else if (strcmp(method, "ping") == 0)
                 adapter_reply_raw(a, id, STR("{}"));
@@ -174,6 +237,8 @@ static void do_notification(struct adapter *a, const char *method, struct str li
         c = call_find(a, id);
         if (c)
                 call_cancel(c);
+        else
+                listeners_cancel(a, id);
 }
 
 static bool id_ok(const struct json *id)

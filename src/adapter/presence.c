@@ -60,7 +60,7 @@ static void on_timer(void *arg)
 
 void presence_touch(struct adapter *a)
 {
-        if (a->presence.started || !a->config.key)
+        if (a->presence.started || !creds_ready(&a->creds))
                 return;
         a->presence.started = true;
         a->presence.timer = timer_start(BEAT_MS, BEAT_MS, on_timer, a);

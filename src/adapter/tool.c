@@ -209,7 +209,10 @@ static void refused_text(const struct call *c, const char *tool, struct answer *
         char why[200];
 
         (void) snprintf(why, sizeof why, "%s", err_text(&a->reason));
-        if (a->fate == FATE_REFUSED)
+        if (a->fate == FATE_SCOPE || (a->fate == FATE_REFUSED && c->a->creds.state != CREDS_KEY))
+                (void) err_set(&a->reason, -EACCES, "%.60s: the server does not allow it (%s). Nothing ran.", tool,
+                               why);
+        else if (a->fate == FATE_REFUSED)
                 (void) err_set(&a->reason, -EACCES,
                                "%.60s: the server refused the API key in PARALLELSANDBOX_API_KEY (%s). Nothing ran. "
                                "`parallelsandbox keys add NAME` makes a new key.",
@@ -219,9 +222,54 @@ static void refused_text(const struct call *c, const char *tool, struct answer *
         a->fate = FATE_BAD;
 }
 
+void call_no_sign_in(struct call *c, const char *why)
+{
+        _cleanup_free_ char *text =
+                xasprintf("%.60s: not signed in to ParallelSandbox (%.300s). Nothing ran. Call " CONNECT_TOOL
+                          ", then this tool again.",
+                          c->tool, why);
+
+        signin_watch(c->a);
+        call_answer_text(c, str_of(text), true, false);
+}
+
+/* The server wants more than was granted: asks the person, and waits as long as the host lets us. True: again. */
+static bool coroutine_fn step_up(struct call *c, const char *tool, struct answer *a)
+{
+        struct adapter *ad = c->a;
+        struct err why = { 0 };
+        int r;
+
+        signin_start(ad, &a->challenge);
+        r = signin_wait(ad, c, signin_patience(ad), &why);
+        if (r == 0)
+                return true;
+        if (r == -ECANCELED) {
+                a->fate = FATE_CANCELLED;
+                return false;
+        }
+        _cleanup_free_ char *text =
+                r == -ETIMEDOUT
+                        ? xasprintf("%.60s: this needs more than was granted at the sign-in. Nothing ran. Ask the "
+                                    "person to allow it at %s and call this tool again.",
+                                    tool, ad->signin.link ? ad->signin.link : "the page that is being opened")
+                        : xasprintf("%.60s: this needs more than was granted at the sign-in, and asking for it failed: "
+                                    "%s. Nothing ran.",
+                                    tool, err_text(&why));
+        call_answer_text(c, str_of(text), true, false);
+        a->fate = FATE_CANCELLED; /* answered */
+        return false;
+}
+
+/* What a call has been through. */
+struct story {
+        struct outage outage;
+        bool repeated, stepped_up;
+};
+
 /* 1: try again, 0: a->fate is final. */
-static int coroutine_fn judge(struct call *c, const char *tool, const struct json *args, struct outage *o,
-                              bool *repeated, struct answer *a)
+static int coroutine_fn judge(struct call *c, const char *tool, const struct json *args, struct story *s,
+                              struct answer *a)
 {
         switch (a->fate) {
         case FATE_RESULT:
@@ -230,23 +278,32 @@ static int coroutine_fn judge(struct call *c, const char *tool, const struct jso
                 return 0;
         case FATE_NOT_SENT:
         case FATE_UNAVAILABLE:
-                if (wait_for_server(c, o, a))
+                if (wait_for_server(c, &s->outage, a))
                         return 1;
                 if (coro_cancelled())
                         a->fate = FATE_CANCELLED;
                 else
-                        outage_text(o, tool, a);
+                        outage_text(&s->outage, tool, a);
                 return 0;
         case FATE_LOST:
         case FATE_SILENT:
-                if (!*repeated && call_repeatable(tool, args)) {
-                        *repeated = true;
+                if (!s->repeated && call_repeatable(tool, args)) {
+                        s->repeated = true;
                         return 1;
                 }
                 lost_text(c, tool, args, a);
                 return 0;
         case FATE_TIMEOUT:
                 lost_text(c, tool, args, a);
+                return 0;
+        case FATE_SIGN_IN:
+                return 0;
+        case FATE_SCOPE:
+                if (!s->stepped_up && c->a->creds.state == CREDS_IN) {
+                        s->stepped_up = true;
+                        return step_up(c, tool, a);
+                }
+                refused_text(c, tool, a);
                 return 0;
         default:
                 refused_text(c, tool, a);
@@ -258,12 +315,12 @@ void coroutine_fn call_upstream(struct call *c, const char *tool, struct str par
                                 struct answer *ret)
 {
         const struct up_hooks hooks = { .progress = on_progress, .message = on_message, .tick = on_tick, .arg = c };
-        struct outage o = { 0 };
-        bool repeated = false;
+        struct story s = { 0 };
 
         for (;;) {
                 _cleanup_buf_ struct buf text = BUF_MAX((size_t) 256 << 20);
                 struct up_spec spec = { .method = "tools/call",
+                                        .name = tool,
                                         .id = upstream_next_id(&c->a->up),
                                         .limit_ms = limit_of(tool),
                                         .hooks = &hooks };
@@ -275,7 +332,7 @@ void coroutine_fn call_upstream(struct call *c, const char *tool, struct str par
                 }
                 spec.params = buf_str(&text);
                 upstream_request(&c->a->up, &spec, ret);
-                if (!judge(c, tool, args, &o, &repeated, ret))
+                if (!judge(c, tool, args, &s, ret))
                         return;
                 answer_done(ret);
         }
@@ -299,6 +356,8 @@ int coroutine_fn call_upstream_json(struct call *c, const char *tool, struct jso
                 r = json_parse(a.value.p, a.value.n, ret, e);
         else if (a.fate == FATE_CANCELLED)
                 r = -ECANCELED;
+        else if (a.fate == FATE_SIGN_IN)
+                r = err_set(e, -EACCES, "not signed in to ParallelSandbox: call " CONNECT_TOOL);
         else if (a.fate == FATE_ERROR)
                 r = err_set(e, -EIO, "%s: the server answered with an error: %.*s", tool,
                             (int) (a.value.n < 300 ? a.value.n : 300), a.value.p);
@@ -323,7 +382,7 @@ static void reply_box(struct call *c, const struct json *row, const char *note)
         if (text && json_parse(text, strlen(text), &copy, NULL) == 0) {
                 json_set_str(copy, "note", note);
                 (void) json_print(copy, &b);
-                adapter_reply_text(c->a, c->id, buf_str(&b), false, true);
+                call_answer_text(c, buf_str(&b), false, true);
         }
         json_unref(copy);
 }
@@ -348,7 +407,17 @@ static void coroutine_fn reply_lost_start(struct call *c, const struct answer *a
                                  err_text(&a->reason));
         }
         start_remember(c);
-        adapter_reply_text(c->a, c->id, str_of(text), true, false);
+        call_answer_text(c, str_of(text), true, false);
+}
+
+static void reply_result(struct call *c, struct str result)
+{
+        _cleanup_buf_ struct buf more = BUF_MAX((size_t) 256 << 20);
+        const char *box = json_get_str(json_get(json_get(c->msg, "params"), "arguments"), "id", NULL);
+
+        if (cstr_eq(c->tool, "sandbox_exec") && reminders_add(&c->a->reminders, box, result, &more))
+                result = buf_str(&more);
+        call_answer(c, result, false);
 }
 
 static void reply(struct call *c, const struct answer *a)
@@ -357,10 +426,13 @@ static void reply(struct call *c, const struct answer *a)
 
         switch (a->fate) {
         case FATE_RESULT:
-                adapter_reply_raw(c->a, c->id, a->value);
+                reply_result(c, a->value);
                 if (raw_get(a->value, "isError", &flag) && str_eq(flag, STR("true")) &&
                     str_has(a->value, STR("is required")))
                         tools_check(c->a); /* perhaps the host has an old schema */
+                return;
+        case FATE_SIGN_IN:
+                call_no_sign_in(c, err_text(&a->reason));
                 return;
         case FATE_ERROR: {
                 _cleanup_buf_ struct buf b = BUF_MAX((size_t) 256 << 20);
@@ -373,7 +445,7 @@ static void reply(struct call *c, const struct answer *a)
                 return;
         }
         default:
-                adapter_reply_text(c->a, c->id, str_of(err_text(&a->reason)), true, false);
+                call_answer_text(c, str_of(err_text(&a->reason)), true, false);
         }
 }
 
@@ -414,19 +486,15 @@ static void coroutine_fn call_remote(struct call *c)
 
 void coroutine_fn call_tool(struct call *c)
 {
-        static const char no_key[] = "No API key: PARALLELSANDBOX_API_KEY is not set, so nothing was called. Make a "
-                                     "key on the machine that runs the server with "
-                                     "`parallelsandbox keys add NAME`, put it into this MCP server's environment as "
-                                     "PARALLELSANDBOX_API_KEY, and restart the server.";
-
         if (!c->tool) {
                 adapter_reply_error(c->a, c->id, -32602, "params.name must be a string");
                 return;
         }
-        if (!c->a->config.key) {
-                adapter_reply_text(c->a, c->id, STR(no_key), true, false);
+        if (cstr_eq(c->tool, CONNECT_TOOL) && !c->a->config.key) {
+                call_connect(c);
                 return;
         }
+        creds_load(&c->a->creds);
         presence_touch(c->a);
         if (cstr_eq(c->tool, "sandbox_sync") || cstr_eq(c->tool, "sandbox_pull"))
                 call_local(c, cstr_eq(c->tool, "sandbox_pull"));

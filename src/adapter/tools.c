@@ -110,6 +110,15 @@ static int coroutine_fn fetch(struct adapter *a, int tries, bool *changed, struc
         return r;
 }
 
+void tools_forget(struct adapter *a)
+{
+        buf_done(&a->tools.list);
+        a->tools.list = BUF_MAX(LIST_MAX);
+        a->tools.retry_ms = RETRY_FIRST_MS;
+        if (!a->ending)
+                adapter_tools_changed(a);
+}
+
 static void coroutine_fn check(void *arg);
 
 static void on_timer(void *arg)
@@ -156,14 +165,14 @@ static void coroutine_fn check(void *arg)
                 waitq_wake_all(&a->tools.fetched);
         }
         a->tools.checking = false;
-        if (changed)
-                adapter_notify(a, "notifications/tools/list_changed");
+        if (changed && creds_ready(&a->creds))
+                adapter_tools_changed(a);
         after(a, r);
 }
 
 void tools_check(struct adapter *a)
 {
-        if (a->tools.checking || a->ending || !a->config.key)
+        if (a->tools.checking || a->ending || !creds_ready(&a->creds))
                 return;
         a->tools.checking = coro_start(check, a, CORO_STACK_LARGE, "tools") != NULL;
 }
@@ -174,6 +183,9 @@ int coroutine_fn tools_get(struct adapter *a, struct err *e)
         bool changed;
         int r;
 
+        creds_load(&a->creds);
+        if (!creds_ready(&a->creds))
+                return 0; /* the caller looks */
         while (t->list.len == 0 && t->fetching)
                 if (waitq_wait(&t->fetched, -1) == -ECANCELED)
                         return -ECANCELED;

@@ -20,7 +20,9 @@ struct tools {
 };
 
 void tools_init(struct tools *t);
-/* 0 with a->tools.list filled, or a negative errno with the reason. */
+/* 0 with a->tools.list filled (or, when nobody is signed in, not), or a negative errno with the reason. */
 int coroutine_fn tools_get(struct adapter *a, struct err *e);
+/* Somebody signed in or out: the list is another one. */
+void tools_forget(struct adapter *a);
 /* Compares in the background. */
 void tools_check(struct adapter *a);

@@ -60,6 +60,7 @@ class ToolCall:
         self.handler.answer_json(status, body or {"error": "scripted", "code": "scripted"}, headers)
 
     def stream(self):
+        """Opens the event stream of the answer (or, on a GET, of what is left of it)."""
         self.handler.send_response(200)
         self.handler.send_header("Content-Type", "text/event-stream")
         self.handler.send_header("Transfer-Encoding", "chunked")
@@ -72,8 +73,12 @@ class ToolCall:
         self.handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.handler.wfile.flush()
 
-    def event(self, message):
-        self.raw("event: message\ndata: " + json.dumps(message) + "\n\n")
+    def event(self, message, event_id=None):
+        self.raw((f"id: {event_id}\n" if event_id else "") + "event: message\ndata: " + json.dumps(message) + "\n\n")
+
+    def prime(self, event_id, retry=None):
+        """The event without data by which a stream can be taken up again."""
+        self.raw((f"retry: {retry}\n" if retry is not None else "") + f"id: {event_id}\ndata: \n\n")
 
     def comment(self):
         self.raw(": here\n\n")
@@ -157,14 +162,21 @@ class Handler(BaseHTTPRequestHandler):
         parts = [urllib.parse.unquote(p) for p in url.path.split("/")[1:]]
         with self.script.lock:
             self.script.seen.append((url.path, dict(self.headers.items())))
-        if url.path == "/mcp":
+        if url.path in self.script.routes:
+            self.script.routes[url.path](self, query)
+        elif url.path == "/mcp":
             self.do_mcp(json.loads(b"".join(self.body_pieces())))
         elif parts[:2] == ["v1", "agents"]:
             body = b"".join(self.body_pieces())
             self.script.beats.append((parts[2], parts[3], body))
             self.answer_json(200, {"ok": True})
         elif parts[:2] == ["v1", "boxes"]:
-            self.do_box(parts[2], parts[3], query)
+            refusal = self.script.refusal(self)
+            if refusal:
+                b"".join(self.body_pieces())
+                self.answer_json(*refusal)
+            else:
+                self.do_box(parts[2], parts[3], query)
         else:
             self.answer_json(404, {"error": "no such route", "code": "no_route"})
 
@@ -173,20 +185,32 @@ class Handler(BaseHTTPRequestHandler):
         with self.script.lock:
             self.script.seen.append((path, dict(self.headers.items())))
         serve = self.script.blobs.get(path)
-        if serve is None:
+        if path in self.script.routes:
+            self.script.routes[path](self, dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query)))
+        elif path == "/mcp" and self.script.on_resume:
+            message = {"id": None, "params": {}}
+            self.script.on_resume(ToolCall(self, message), self.headers.get("Last-Event-ID"))
+        elif serve is None:
             self.answer_json(404, {"error": "no such blob", "code": "not_found"})
         elif callable(serve):
             serve(self)
         else:
             self.answer(200, "application/octet-stream", serve)
 
+    def do_DELETE(self):
+        self.script.deleted.append((self.path, self.headers.get("Mcp-Session-Id")))
+        self.answer(200, "text/plain", b"")
+
     # --- MCP ----------------------------------------------------------------------------------------------
     def do_mcp(self, message):
         script = self.script
         script.messages.append(message)
         method = message.get("method")
-        if script.key and self.headers.get("Authorization") != f"Bearer {script.key}":
-            self.answer_json(401, {"error": "no such key", "code": "unauthorized"})
+        refusal = script.refusal(self, message)
+        if refusal:
+            self.answer_json(*refusal)
+        elif script.modern:
+            self.do_modern(message)
         elif method == "initialize":
             headers = {}
             if script.sessions:
@@ -215,6 +239,36 @@ class Handler(BaseHTTPRequestHandler):
                 act(call)
         else:
             self.answer_json(200, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}})
+
+    def do_modern(self, message):
+        """A server of 2026-07-28 and of nothing else."""
+        script = self.script
+        meta = message.get("params", {}).get("_meta", {})
+        version = meta.get("io.modelcontextprotocol/protocolVersion")
+
+        def error(status, code, text):
+            self.answer_json(status, {"jsonrpc": "2.0", "id": message.get("id"), "error": {"code": code, "message": text}})
+
+        def result(value):
+            self.answer_json(200, {"jsonrpc": "2.0", "id": message["id"], "result": {
+                "resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted"}}, **value}})
+
+        method = message.get("method")
+        if not version or "io.modelcontextprotocol/clientCapabilities" not in meta:
+            error(404 if method == "initialize" else 400, -32601 if method == "initialize" else -32602, "no _meta")
+        elif self.headers.get("MCP-Protocol-Version") != version or self.headers.get("Mcp-Method") != method:
+            error(400, -32020, "headers do not say what the body says")
+        elif method == "tools/call" and self.headers.get("Mcp-Name") != message["params"]["name"]:
+            error(400, -32020, "Mcp-Name")
+        elif method == "server/discover":
+            result({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private"})
+        elif method == "tools/list":
+            result({"tools": script.tools, "ttlMs": 1000, "cacheScope": "private"})
+        elif method == "tools/call" and message["params"]["name"] in script.on_tool:
+            script.calls.append(message["params"])
+            script.on_tool[message["params"]["name"]](ToolCall(self, message))
+        else:
+            error(404, -32601, "Method not found")
 
     # --- sync ---------------------------------------------------------------------------------------------
     def do_box(self, box, op, query):
@@ -360,6 +414,10 @@ class ScriptedServer:
         self.on_tool = {}   # name -> function(ToolCall)
         self.on_box = {}    # plan, sync, prune -> function(handler, query), true when it has answered
         self.blobs = {}     # path -> bytes or function(handler)
+        self.routes = {}    # path -> function(handler, query)
+        self.on_resume = None  # function(ToolCall, last event id), for GET /mcp
+        self.modern = False    # a server of 2026-07-28
+        self.deleted = []
         self.seen, self.messages, self.calls, self.beats, self.rest, self.uploads = [], [], [], [], [], []
         self.httpd = None
         self.port = 0
@@ -379,6 +437,12 @@ class ScriptedServer:
         self.port = self.httpd.server_address[1]
         threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
+
+    def refusal(self, handler, message=None):
+        """None, or status, body and headers of a refusal: who may call."""
+        if self.key and handler.headers.get("Authorization") != f"Bearer {self.key}":
+            return 401, {"error": "no such key", "code": "unauthorized"}, {}
+        return None
 
     def stop(self):
         self.httpd.shutdown()

@@ -13,60 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from adapter_scripted import adapter, binary, line, META, NO_SERVER, raw, script, TOP  # noqa: F401
 from mcpclient import McpError, StdioMcp
-from scripted_server import ScriptedServer, text_result
-
-TOP = Path(__file__).resolve().parent.parent.parent
-
-
-def binary():
-    return str(Path(os.environ.get("PSBX_BIN") or TOP / "build" / "bin") / "parallelsandbox-mcp")
-
-
-@pytest.fixture
-def script(tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    with ScriptedServer(work) as server:
-        yield server
-
-
-@pytest.fixture
-def adapter(script, tmp_path):
-    made = []
-
-    def make(cwd=None, **env):
-        one = StdioMcp([binary()], env=script.env(XDG_CACHE_HOME=str(tmp_path / "cache"), HOME=str(tmp_path), **env), cwd=cwd)
-        made.append(one)
-        one.initialize("probe", "7.1")
-        return one
-
-    yield make
-    for one in made:
-        one.kill()
-        assert not one.stray, one.stray
-
-
-def raw(env, data, wait=0.3):
-    """Writes bytes to a fresh adapter and returns what it printed, exit code and stderr."""
-    process = subprocess.Popen([binary()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={"PATH": os.environ["PATH"], **env})
-    for piece in data if isinstance(data, list) else [data]:
-        process.stdin.write(piece)
-        process.stdin.flush()
-        time.sleep(0.05)
-    out, err = process.communicate(timeout=10)
-    return [json.loads(line) for line in out.splitlines()], process.returncode, err.decode()
-
-
-def line(**message):
-    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+from scripted_server import text_result
 
 
 # --- stdio ------------------------------------------------------------------------------------------------
-NO_SERVER = {"PARALLELSANDBOX_MCP_URL": "http://127.0.0.1:1/mcp", "PARALLELSANDBOX_API_KEY": "psbx_x"}
-
-
 @pytest.mark.parametrize("asked, told", [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("2025-03-26", "2025-03-26"),
                                          ("2024-11-05", "2024-11-05"), ("1999-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25")])
 def test_initialize_needs_no_server(asked, told):
@@ -88,9 +40,22 @@ def test_batches_and_odd_messages_are_refused():
     assert [a["error"]["code"] for a in answers] == [-32600, -32600, -32600, -32600, -32600, -32602, -32601, -32600]
 
 
-def test_discover_before_initialize_is_refused_at_once():
-    answers, _, _ = raw(NO_SERVER, line(id="d", method="server/discover", params={}))
-    assert answers[0]["error"]["code"] == -32601
+def test_discover_needs_no_server():
+    answers, code, _ = raw(NO_SERVER, line(id="d", method="server/discover", params={"_meta": META}))
+    result = answers[0]["result"]
+    assert result["supportedVersions"] == ["2026-07-28"] and result["resultType"] == "complete" and code == 0
+    assert result["capabilities"] == {"tools": {"listChanged": True}} and result["ttlMs"] > 0 and result["cacheScope"] == "private"
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "parallelsandbox"
+
+
+def test_what_a_modern_request_must_have():
+    other = {**META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
+    answers, _, _ = raw(NO_SERVER, line(id=1, method="server/discover", params={})
+                        + line(id=2, method="server/discover", params={"_meta": other})
+                        + line(id=3, method="initialize", params={"_meta": META}) + line(id=4, method="ping", params={"_meta": META})
+                        + line(id=5, method="tools/call", params={"_meta": {**META, "io.modelcontextprotocol/clientCapabilities": 1}}))
+    assert [a["error"]["code"] for a in answers] == [-32602, -32022, -32601, -32601, -32602]
+    assert answers[1]["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2031-01-01"}
 
 
 def test_lines_in_any_pieces():
@@ -112,14 +77,14 @@ def test_last_line_without_line_end():
     assert answers[0]["id"] == 1 and code == 0
 
 
-def test_without_a_key():
-    answers, code, err = raw({"PARALLELSANDBOX_MCP_URL": "http://127.0.0.1:1/mcp"},
-                             line(id=1, method="initialize", params={}) + line(id=2, method="tools/list")
-                             + line(id=3, method="tools/call", params={"name": "sandbox_list"}))
+def test_without_a_key(tmp_path):
+    answers, code, _ = raw({"PARALLELSANDBOX_MCP_URL": "http://127.0.0.1:1/mcp", "HOME": str(tmp_path)},
+                           line(id=1, method="initialize", params={}) + line(id=2, method="tools/list")
+                           + line(id=3, method="tools/call", params={"name": "sandbox_list"}))
     by_id = {a["id"]: a for a in answers}
-    assert by_id[2]["result"] == {"tools": []} and code == 0
-    assert by_id[3]["result"]["isError"] and "parallelsandbox keys add" in by_id[3]["result"]["content"][0]["text"]
-    assert "PARALLELSANDBOX_API_KEY" in err
+    assert [tool["name"] for tool in by_id[2]["result"]["tools"]] == ["parallelsandbox_connect"] and code == 0
+    assert by_id[3]["result"]["isError"] and "parallelsandbox_connect" in by_id[3]["result"]["content"][0]["text"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_unusable_url_is_said_plainly():
@@ -567,6 +532,15 @@ def test_presence_starts_with_the_first_tool_call(script, adapter):
     assert what == "heartbeat" and json.loads(body) == {"client": "probe/7.1"}
     assert one.close() == 0
     assert (agent, "leave") == script.beats[-1][:2]
+
+
+def test_the_session_ends_with_the_program(script, adapter):
+    script.sessions = True
+    one = adapter()
+    one.tools()
+    begun = time.monotonic()
+    assert one.close() == 0 and time.monotonic() - begun < 1
+    assert script.deleted == [("/mcp", script.session)]
 
 
 @pytest.mark.parametrize("signum, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
