@@ -484,6 +484,12 @@ static void coroutine_fn call_remote(struct call *c)
         out_room(&c->a->out);
 }
 
+/* While nobody is signed in the server cannot be asked; a host may know its tools from before. */
+static bool may_be_ours(const char *tool)
+{
+        return strncmp(tool, "sandbox_", 8) == 0 || strncmp(tool, "logs_", 5) == 0;
+}
+
 void coroutine_fn call_tool(struct call *c)
 {
         if (!c->tool) {
@@ -495,6 +501,10 @@ void coroutine_fn call_tool(struct call *c)
                 return;
         }
         creds_load(&c->a->creds);
+        if (c->a->creds.state == CREDS_OUT && !may_be_ours(c->tool)) {
+                adapter_reply_error(c->a, c->id, -32602, "Unknown tool: %.100s", c->tool);
+                return;
+        }
         presence_touch(c->a);
         if (cstr_eq(c->tool, "sandbox_sync") || cstr_eq(c->tool, "sandbox_pull"))
                 call_local(c, cstr_eq(c->tool, "sandbox_pull"));

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpclient import StdioMcp
+from mcpclient import McpError, StdioMcp
 from scripted_oauth import ScriptedOAuth
 from scripted_server import text_result
 
@@ -182,6 +182,9 @@ def test_calls_without_a_sign_in_say_what_to_do(script, adapter):
         result = one.tool(tool, {"id": "b", "localPath": "/", "dest": "x"})
         assert result.is_error and CONNECT in result.text and "Nothing ran" in result.text
     assert not script.calls and not script.rest
+    with pytest.raises(McpError) as told:
+        one.tool("no_such_tool")
+    assert told.value.code == -32602
 
 
 # --- discovery --------------------------------------------------------------------------------------------
