@@ -31,7 +31,7 @@ ASAN = BUILD / "asan"
 PYTHON = "/usr/bin/python3"
 STEPS = ("build", "unit", "check", "wire", "box", "e2e")
 # What hangs is ended after this long, in seconds; generous, since two cores may be shared.
-LIMIT = {"build": 1500, "unit": 1200, "check": 1500, "wire": 1200, "box": 1500, "e2e": 1500}
+LIMIT = {"build": 1500, "unit": 1200, "check": 1500, "wire": 1200, "box": 1500, "e2e": 2400}
 
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "halt_on_error=1:abort_on_error=1:detect_leaks=1:strict_string_checks=1:"
