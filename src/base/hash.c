@@ -4,8 +4,11 @@
 #include <pthread.h>
 #include <sodium.h>
 
-_Static_assert(sizeof(crypto_generichash_state) <= sizeof(struct hash_state), "hash_state is too small");
-_Static_assert(_Alignof(crypto_generichash_state) <= _Alignof(struct hash_state), "hash_state is not aligned");
+#define STATE_ALIGN ((size_t) 64)
+
+_Static_assert(sizeof(crypto_generichash_state) + STATE_ALIGN - 1 <= sizeof(struct hash_state),
+               "hash_state is too small");
+_Static_assert(_Alignof(crypto_generichash_state) <= STATE_ALIGN, "hash_state is not aligned");
 _Static_assert(crypto_hash_sha256_BYTES == HASH_LEN, "SHA-256 has another length");
 _Static_assert(crypto_auth_hmacsha256_BYTES == HASH_LEN && crypto_auth_hmacsha256_KEYBYTES == HASH_LEN,
                "HMAC-SHA-256 has another length");
@@ -13,7 +16,9 @@ _Static_assert(crypto_shorthash_BYTES == sizeof(uint64_t), "a short hash is no u
 
 static crypto_generichash_state *state(struct hash_state *h)
 {
-        return (crypto_generichash_state *) (void *) h->opaque;
+        uintptr_t at = ((uintptr_t) h->opaque + STATE_ALIGN - 1) & ~(uintptr_t) (STATE_ALIGN - 1);
+
+        return (crypto_generichash_state *) (void *) (h->opaque + (at - (uintptr_t) h->opaque));
 }
 
 void hash_init(struct hash_state *h)

@@ -29,9 +29,9 @@ int globs_add(struct globs *g, const char *pattern, struct err *e)
                 s = str_n(s.p + 2, s.n - 2);
                 one.anchored = true;
         }
-        if (s.n && s.p[0] == '/')
+        if (str_starts(s, STR("/")))
                 one.anchored = true;
-        if (s.n && s.p[s.n - 1] == '/')
+        if (str_ends(s, STR("/")))
                 one.folder_only = true;
         s = str_trim(s, "/");
         if (s.n == 0)
