@@ -18,8 +18,8 @@ static const struct command commands[] = {
           cmd_serve },
         { "doctor", "[--json]", "what this machine lacks, and what that costs", cmd_doctor },
         { "keys", "add NAME | list | revoke ID [--state DIR] [--json]", "API keys", cmd_keys },
-        { "users", "invite [NOTE] | list | remove LOGIN [--first] [--state DIR] [--json]", "the people who may sign in",
-          cmd_users },
+        { "users", "invite [NOTE] | list | remove LOGIN [--first] [--new-account NAME] [--state DIR] [--json]",
+          "the people who may sign in", cmd_users },
 };
 
 static void usage(FILE *to)

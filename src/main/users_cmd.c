@@ -12,11 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define USAGE "usage: users invite [NOTE] | list | remove LOGIN [--first] [--state DIR] [--json]"
+#define USAGE "usage: users invite [NOTE] | list | remove LOGIN [--first] [--new-account NAME] [--state DIR] [--json]"
 
 struct options {
         char *state;
         bool json, first;
+        const char *new_account; /* or NULL */
         char url[160];
 };
 
@@ -25,6 +26,7 @@ static int parse(int argc, char **argv, struct options *o)
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "json", no_argument, NULL, 'j' },
                                                { "first", no_argument, NULL, 'f' },
+                                               { "new-account", required_argument, NULL, 'a' },
                                                { 0 } };
         int c;
 
@@ -36,6 +38,8 @@ static int parse(int argc, char **argv, struct options *o)
                         o->json = true;
                 } else if (c == 'f') {
                         o->first = true;
+                } else if (c == 'a') {
+                        o->new_account = optarg;
                 } else {
                         return -EINVAL;
                 }
@@ -57,12 +61,13 @@ static int invite(struct db *db, const char *note, const struct options *o)
         struct err e = { 0 };
         struct jw w;
 
-        if (accounts_first(db, &account, &e) < 0)
+        int r = o->new_account ? accounts_add(db, o->new_account, &account, &e) : accounts_first(db, &account, &e);
+        if (r < 0)
                 return complain("users", 1, "%s", err_text(&e));
         bool first = people_count(db) == 0;
         if (o->first && !first)
                 return 0;
-        int r = invite_make(db, account, note, first, NULL, wall_ms(), &path, &e);
+        r = invite_make(db, account, note, first, NULL, wall_ms(), &path, &e);
         if (r < 0)
                 return complain("users", 1, "%s", err_text(&e));
         if (!o->json) {

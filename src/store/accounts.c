@@ -7,6 +7,24 @@
 #include <errno.h>
 #include <stdio.h>
 
+int accounts_add(struct db *db, const char *name, char **ret, struct err *e)
+{
+        struct query q;
+        char id[13];
+
+        if (!name[0] || strlen(name) > 60)
+                return err_set(e, -EINVAL, "an account's name is 1 to 60 bytes");
+        random_id(id, sizeof id - 1);
+        query(db, &q, "INSERT INTO accounts (id, name, created_at) VALUES (?, ?, ?)");
+        query_str(&q, id);
+        query_str(&q, name);
+        query_int(&q, wall_ms());
+        int r = query_run(&q, e);
+        if (r == 0)
+                *ret = xstrdup(id);
+        return r;
+}
+
 int accounts_first(struct db *db, char **ret, struct err *e)
 {
         struct query q;
@@ -16,14 +34,8 @@ int accounts_first(struct db *db, char **ret, struct err *e)
         if (query_row(&q))
                 id = xstrdup(col_str(&q, 0));
         int r = query_end(&q, e);
-        if (r == 0 && !id) {
-                id = xcalloc(1, 13);
-                random_id(id, 12);
-                query(db, &q, "INSERT INTO accounts (id, name, created_at) VALUES (?, 'main', ?)");
-                query_str(&q, id);
-                query_int(&q, wall_ms());
-                r = query_run(&q, e);
-        }
+        if (r == 0 && !id)
+                return accounts_add(db, "main", ret, e);
         if (r < 0) {
                 freep(&id);
                 return r;

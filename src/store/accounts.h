@@ -5,6 +5,9 @@
 
 /* The account of a single-person installation, made when missing; id into ret (allocated). */
 int accounts_first(struct db *db, char **ret, struct err *e);
+/* A further account; its people, keys and boxes are nobody else's. -EINVAL for a name that is empty or over 60 bytes.
+ */
+int accounts_add(struct db *db, const char *name, char **ret, struct err *e);
 
 struct key_row {
         const char *id, *account, *name, *hint;

@@ -72,6 +72,23 @@ def test_inviting_and_removing(new_server):
     assert grace.sign_in("grace", PASSWORD).status == 422
 
 
+def test_accounts_do_not_see_each_other(new_server):
+    instance = new_server()
+    people(instance)
+    link = instance.command("users", "invite", "--new-account", "others").strip()
+    bob = Browser(instance.url)
+    assert bob.join(link, "bob", PASSWORD, "Bob").heading == "Hello, Bob"
+    client = instance.client()
+    box = client.start()
+    status, _, body = client.rest("GET", "/v1/boxes")
+    assert status == 200 and box in body.decode()
+    theirs = bob.get("/v1/boxes")
+    assert theirs.status == 200 and box not in theirs.body
+    assert bob.get(f"/v1/boxes/{box}").status == 404
+    assert "ada" not in bob.get("/settings").body
+    client.stop(box)
+
+
 def test_removing_from_the_command_line(new_server):
     instance = new_server()
     ada = people(instance)
