@@ -18,7 +18,7 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 # What `make check-clean` runs: the Debian releases, by code name.
 CLEAN_SUITES ?= bookworm trixie
-# More for `make test`: for instance TEST_ARGS='--only unit,wire' or '--only e2e -k sdk'.
+# More for `make test`: for instance TEST_ARGS='--only unit,check' or '--only e2e -k sdk'.
 TEST_ARGS ?=
 BENCH_ARGS ?=
 

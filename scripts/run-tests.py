@@ -5,9 +5,8 @@
 
 Steps, in this order:
     build   the release build and the sanitized one (address and undefined behaviour)
-    unit    meson's tests of the sanitized build: unit tests, fuzz corpora replayed, torture
+    unit    meson's tests of the sanitized build: unit tests, HTTP wire scripts, fuzz corpora replayed, torture
     check   clang-format, clang-tidy, cppcheck and the house rules in test/check
-    wire    pytest over test/wire, against the sanitized programs
     box     pytest over test/box, against the release build (real boxes: as root)
     e2e     pytest over test/e2e, against the release build (real peers)
 
@@ -29,9 +28,9 @@ TOP = Path(__file__).resolve().parent.parent
 BUILD = TOP / "build"
 ASAN = BUILD / "asan"
 PYTHON = "/usr/bin/python3"
-STEPS = ("build", "unit", "check", "wire", "box", "e2e")
+STEPS = ("build", "unit", "check", "box", "e2e")
 # What hangs is ended after this long, in seconds; generous, since two cores may be shared.
-LIMIT = {"build": 1500, "unit": 1200, "check": 1500, "wire": 1200, "box": 1500, "e2e": 2400}
+LIMIT = {"build": 1500, "unit": 1200, "check": 1500, "box": 1500, "e2e": 2400}
 
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "halt_on_error=1:abort_on_error=1:detect_leaks=1:strict_string_checks=1:"
@@ -253,7 +252,7 @@ def main() -> int:
     tally = Tally()
     started = time.monotonic()
     built = True
-    if "build" in wanted or any(step in wanted for step in ("unit", "wire", "box", "e2e")):
+    if "build" in wanted or any(step in wanted for step in ("unit", "box", "e2e")):
         built = step_build(tally, options)
     elif "check" in wanted:
         run(["make", "all", f"JOBS={options.jobs}"], LIMIT["build"])  # for the compile commands and generated headers
@@ -262,9 +261,9 @@ def main() -> int:
     if "check" in wanted:
         step_check(tally, options)
     if built:
-        for suite, programs in (("wire", ASAN / "bin"), ("box", BUILD / "bin"), ("e2e", BUILD / "bin")):
+        for suite in ("box", "e2e"):
             if suite in wanted:
-                step_pytest(tally, options, suite, programs)
+                step_pytest(tally, options, suite, BUILD / "bin")
     if tally.skipped:
         print("\nskipped, and why:")
         for name, reason in tally.skipped:
