@@ -126,10 +126,7 @@ int keys_revoke_one(struct db *db, const char *account, const char *id)
         query_int(&q, wall_ms());
         query_str(&q, id);
         query_str(&q, account);
-        int r = query_run(&q, NULL);
-        if (r < 0)
-                return r;
-        return query_changes(db) > 0 ? 0 : -ENOENT;
+        return query_change(db, &q);
 }
 
 int agents_called(struct db *db, const char *account, const char *agent, const char *client)
@@ -248,10 +245,7 @@ int sessions_delete(struct db *db, const char *id, const char *account)
         query(db, &q, "DELETE FROM sessions WHERE id = ? AND account_id = ?");
         query_str(&q, id);
         query_str(&q, account);
-        int r = query_run(&q, NULL);
-        if (r < 0)
-                return r;
-        return query_changes(db) > 0 ? 0 : -ENOENT;
+        return query_change(db, &q);
 }
 
 int sessions_trim(struct db *db, int64_t before_ms, int64_t keep)

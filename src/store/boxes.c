@@ -163,13 +163,11 @@ int boxes_each(struct db *db, const char *account, bool all, int limit, int (*fn
 int64_t boxes_count(struct db *db, const char *state)
 {
         struct query q;
-        int64_t n = 0;
 
         query(db, &q, "SELECT count(*) FROM boxes WHERE state = ?");
         query_str(&q, state);
-        if (query_row(&q))
-                n = col_int(&q, 0);
-        return query_end(&q, NULL) < 0 ? 0 : n;
+        int64_t n = query_number(&q);
+        return n < 0 ? 0 : n;
 }
 
 int steps_begin(struct db *db, struct step *s, struct err *e)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -255,6 +256,23 @@ int query_run(struct query *q, struct err *e)
         return query_end(q, e);
 }
 
+int query_change(struct db *db, struct query *q)
+{
+        int r = query_run(q, NULL);
+
+        if (r < 0)
+                return r;
+        return query_changes(db) > 0 ? 0 : -ENOENT;
+}
+
+int64_t query_number(struct query *q)
+{
+        int64_t n = query_row(q) ? col_int(q, 0) : 0;
+        int r = query_end(q, NULL);
+
+        return r < 0 ? r : n;
+}
+
 int64_t query_changes(struct db *db)
 {
         return sqlite3_changes64(db->sq);
@@ -268,6 +286,11 @@ int64_t query_last_id(struct db *db)
 const char *col_str(struct query *q, int i)
 {
         return (const char *) sqlite3_column_text(q->stmt, i);
+}
+
+void col_copy(struct query *q, int i, char *out, size_t n)
+{
+        (void) snprintf(out, n, "%s", col_null(q, i) ? "" : col_str(q, i));
 }
 
 int64_t col_int(struct query *q, int i)

@@ -47,13 +47,16 @@ void query_strn(struct query *q, struct str s);
 void query_blob(struct query *q, const void *p, size_t n);
 void query_int(struct query *q, int64_t v);
 void query_null(struct query *q);
-bool query_row(struct query *q);               /* true while there is a row */
-int query_end(struct query *q, struct err *e); /* 0, -EEXIST for a constraint, -EIO … */
-int query_run(struct query *q, struct err *e); /* for statements without rows */
-int64_t query_changes(struct db *db);          /* rows changed by the last statement */
+bool query_row(struct query *q);                  /* true while there is a row */
+int query_end(struct query *q, struct err *e);    /* 0, -EEXIST for a constraint, -EIO … */
+int query_run(struct query *q, struct err *e);    /* for statements without rows */
+int query_change(struct db *db, struct query *q); /* runs it: 0 when rows changed, -ENOENT when none did, -EIO … */
+int64_t query_number(struct query *q);            /* runs it: the first row's first column, 0 without a row, -EIO … */
+int64_t query_changes(struct db *db);             /* rows changed by the last statement */
 int64_t query_last_id(struct db *db);
 
-const char *col_str(struct query *q, int i); /* NULL for NULL */
+const char *col_str(struct query *q, int i);                /* NULL for NULL */
+void col_copy(struct query *q, int i, char *out, size_t n); /* a string, cut at n - 1 bytes; "" for NULL */
 int64_t col_int(struct query *q, int i);
 bool col_null(struct query *q, int i);
 const void *col_blob(struct query *q, int i, size_t *n);

@@ -3,24 +3,9 @@
 #include "base/mem.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define CODE_KEPT_MS (3600 * (int64_t) 1000) /* used codes are remembered, so that their replay is noticed */
-
-static void copy_col(struct query *q, int i, char *out, size_t n)
-{
-        (void) snprintf(out, n, "%s", col_null(q, i) ? "" : col_str(q, i));
-}
-
-static int changed_one(struct db *db, struct query *q)
-{
-        int r = query_run(q, NULL);
-
-        if (r < 0)
-                return r;
-        return query_changes(db) > 0 ? 0 : -ENOENT;
-}
 
 /* ---- clients ---- */
 
@@ -65,8 +50,8 @@ int clients_get(struct db *db, const char *id, struct client *ret)
                                         .used_at = col_int(&q, 5),
                                         .granted_at = col_int(&q, 6),
                                         .fresh_until = col_int(&q, 7) };
-                copy_col(&q, 0, ret->id, sizeof ret->id);
-                copy_col(&q, 1, ret->name, sizeof ret->name);
+                col_copy(&q, 0, ret->id, sizeof ret->id);
+                col_copy(&q, 1, ret->name, sizeof ret->name);
                 r = 0;
         }
         int end = query_end(&q, NULL);
@@ -103,13 +88,9 @@ int clients_trim(struct db *db, int64_t unused_before, int64_t gone_before, int6
 int64_t clients_count(struct db *db)
 {
         struct query q;
-        int64_t n = 0;
 
         query(db, &q, "SELECT count(*) FROM clients");
-        if (query_row(&q))
-                n = col_int(&q, 0);
-        int r = query_end(&q, NULL);
-        return r < 0 ? r : n;
+        return query_number(&q);
 }
 
 /* ---- codes ---- */
@@ -158,8 +139,8 @@ int codes_find(struct db *db, const unsigned char hash[32], struct code *ret)
                                       .resource = xstrdup(col_str(&q, 5)),
                                       .expires_at = col_int(&q, 6),
                                       .used_at = col_int(&q, 7) };
-                copy_col(&q, 0, ret->person, sizeof ret->person);
-                copy_col(&q, 8, ret->grant, sizeof ret->grant);
+                col_copy(&q, 0, ret->person, sizeof ret->person);
+                col_copy(&q, 8, ret->grant, sizeof ret->grant);
                 r = 0;
         }
         int end = query_end(&q, NULL);
@@ -174,7 +155,7 @@ int codes_use(struct db *db, const unsigned char hash[32], const char *grant, in
         query_int(&q, now);
         query_str(&q, grant);
         query_blob(&q, hash, 32);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 /* ---- grants ---- */
@@ -187,15 +168,15 @@ int codes_use(struct db *db, const unsigned char hash[32], const char *grant, in
 static void read_grant(struct query *q, struct grant *g)
 {
         *g = (struct grant){ .created_at = col_int(q, 9), .used_at = col_int(q, 10) };
-        copy_col(q, 0, g->id, sizeof g->id);
-        copy_col(q, 1, g->account, sizeof g->account);
-        copy_col(q, 2, g->person, sizeof g->person);
-        copy_col(q, 3, g->client, sizeof g->client);
-        copy_col(q, 4, g->client_name, sizeof g->client_name);
-        copy_col(q, 5, g->person_name, sizeof g->person_name);
-        copy_col(q, 6, g->redirect_host, sizeof g->redirect_host);
-        copy_col(q, 7, g->scope, sizeof g->scope);
-        copy_col(q, 8, g->resource, sizeof g->resource);
+        col_copy(q, 0, g->id, sizeof g->id);
+        col_copy(q, 1, g->account, sizeof g->account);
+        col_copy(q, 2, g->person, sizeof g->person);
+        col_copy(q, 3, g->client, sizeof g->client);
+        col_copy(q, 4, g->client_name, sizeof g->client_name);
+        col_copy(q, 5, g->person_name, sizeof g->person_name);
+        col_copy(q, 6, g->redirect_host, sizeof g->redirect_host);
+        col_copy(q, 7, g->scope, sizeof g->scope);
+        col_copy(q, 8, g->resource, sizeof g->resource);
 }
 
 int grants_insert(struct db *db, const struct grant *g, struct err *e)
@@ -266,7 +247,7 @@ int grants_delete(struct db *db, const char *account, const char *id)
         query(db, &q, "DELETE FROM grants WHERE id = ?1 AND (?2 IS NULL OR account_id = ?2)");
         query_str(&q, id);
         query_str(&q, account);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 /* ---- tokens ---- */
@@ -296,7 +277,7 @@ int tokens_find(struct db *db, const unsigned char hash[32], struct token *ret)
                                        .created_at = col_int(&q, 2),
                                        .expires_at = col_int(&q, 3),
                                        .rotated_at = col_int(&q, 4) };
-                copy_col(&q, 0, ret->grant, sizeof ret->grant);
+                col_copy(&q, 0, ret->grant, sizeof ret->grant);
                 r = 0;
         }
         int end = query_end(&q, NULL);
@@ -310,7 +291,7 @@ int tokens_rotated(struct db *db, const unsigned char hash[32], int64_t now)
         query(db, &q, "UPDATE tokens SET rotated_at = ? WHERE hash = ? AND rotated_at IS NULL");
         query_int(&q, now);
         query_blob(&q, hash, 32);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int tokens_delete(struct db *db, const unsigned char hash[32])
@@ -319,7 +300,7 @@ int tokens_delete(struct db *db, const unsigned char hash[32])
 
         query(db, &q, "DELETE FROM tokens WHERE hash = ?");
         query_blob(&q, hash, 32);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int oauth_trim(struct db *db, int64_t now)

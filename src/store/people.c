@@ -3,22 +3,6 @@
 #include "base/mem.h"
 
 #include <errno.h>
-#include <stdio.h>
-
-static void copy_col(struct query *q, int i, char *out, size_t n)
-{
-        (void) snprintf(out, n, "%s", col_null(q, i) ? "" : col_str(q, i));
-}
-
-/* Exactly one row changed, or -ENOENT. */
-static int changed_one(struct db *db, struct query *q)
-{
-        int r = query_run(q, NULL);
-
-        if (r < 0)
-                return r;
-        return query_changes(db) > 0 ? 0 : -ENOENT;
-}
 
 /* ---- people ---- */
 
@@ -27,23 +11,19 @@ static int changed_one(struct db *db, struct query *q)
 static void read_person(struct query *q, struct person *p)
 {
         *p = (struct person){ .created_at = col_int(q, 5), .seen_at = col_int(q, 6) };
-        copy_col(q, 0, p->id, sizeof p->id);
-        copy_col(q, 1, p->account, sizeof p->account);
-        copy_col(q, 2, p->login, sizeof p->login);
-        copy_col(q, 3, p->name, sizeof p->name);
-        copy_col(q, 4, p->password, sizeof p->password);
+        col_copy(q, 0, p->id, sizeof p->id);
+        col_copy(q, 1, p->account, sizeof p->account);
+        col_copy(q, 2, p->login, sizeof p->login);
+        col_copy(q, 3, p->name, sizeof p->name);
+        col_copy(q, 4, p->password, sizeof p->password);
 }
 
 int64_t people_count(struct db *db)
 {
         struct query q;
-        int64_t n = 0;
 
         query(db, &q, "SELECT count(*) FROM people");
-        if (query_row(&q))
-                n = col_int(&q, 0);
-        int r = query_end(&q, NULL);
-        return r < 0 ? r : n;
+        return query_number(&q);
 }
 
 int people_insert(struct db *db, const struct person *p, struct err *e)
@@ -97,7 +77,7 @@ int people_set_password(struct db *db, const char *id, const char *password)
         query(db, &q, "UPDATE people SET password = ? WHERE id = ?");
         query_str(&q, password);
         query_str(&q, id);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int people_seen(struct db *db, const char *id, int64_t now)
@@ -146,9 +126,9 @@ int people_delete(struct db *db, const char *account, const char *id, struct err
 static void read_invite(struct query *q, struct invite *i)
 {
         *i = (struct invite){ .first = col_int(q, 3) != 0, .created_at = col_int(q, 4), .expires_at = col_int(q, 5) };
-        copy_col(q, 0, i->id, sizeof i->id);
-        copy_col(q, 1, i->account, sizeof i->account);
-        copy_col(q, 2, i->note, sizeof i->note);
+        col_copy(q, 0, i->id, sizeof i->id);
+        col_copy(q, 1, i->account, sizeof i->account);
+        col_copy(q, 2, i->note, sizeof i->note);
 }
 
 int invites_insert(struct db *db, const unsigned char hash[32], const struct invite *i, const char *invited_by,
@@ -195,7 +175,7 @@ int invites_delete(struct db *db, const char *account, const char *id)
         query(db, &q, "DELETE FROM invites WHERE id = ? AND account_id = ?");
         query_str(&q, id);
         query_str(&q, account);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int invites_delete_first(struct db *db)
@@ -248,10 +228,10 @@ static int copy_blob(struct query *q, int i, unsigned char *out, size_t max, siz
 static int read_passkey(struct query *q, struct passkey *k)
 {
         *k = (struct passkey){ .sign_count = col_int(q, 4), .created_at = col_int(q, 7), .used_at = col_int(q, 8) };
-        copy_col(q, 0, k->id, sizeof k->id);
-        copy_col(q, 1, k->person, sizeof k->person);
-        copy_col(q, 5, k->rp_id, sizeof k->rp_id);
-        copy_col(q, 6, k->name, sizeof k->name);
+        col_copy(q, 0, k->id, sizeof k->id);
+        col_copy(q, 1, k->person, sizeof k->person);
+        col_copy(q, 5, k->rp_id, sizeof k->rp_id);
+        col_copy(q, 6, k->name, sizeof k->name);
         int r = copy_blob(q, 2, k->credential, sizeof k->credential, &k->credential_len);
         return r < 0 ? r : copy_blob(q, 3, k->public_key, sizeof k->public_key, &k->public_key_len);
 }
@@ -295,7 +275,7 @@ int passkeys_used(struct db *db, const char *id, int64_t sign_count, int64_t now
         query_int(&q, sign_count);
         query_int(&q, now);
         query_str(&q, id);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int passkeys_each(struct db *db, const char *person, int (*fn)(const struct passkey *k, void *arg), void *arg)
@@ -322,7 +302,7 @@ int passkeys_delete(struct db *db, const char *person, const char *id)
         query(db, &q, "DELETE FROM passkeys WHERE id = ? AND person_id = ?");
         query_str(&q, id);
         query_str(&q, person);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 /* ---- sign-ins ---- */
@@ -332,10 +312,10 @@ int passkeys_delete(struct db *db, const char *person, const char *id)
 static void read_login(struct query *q, struct login *l)
 {
         *l = (struct login){ .created_at = col_int(q, 4), .used_at = col_int(q, 5), .expires_at = col_int(q, 6) };
-        copy_col(q, 0, l->id, sizeof l->id);
-        copy_col(q, 1, l->person, sizeof l->person);
-        copy_col(q, 2, l->address, sizeof l->address);
-        copy_col(q, 3, l->agent, sizeof l->agent);
+        col_copy(q, 0, l->id, sizeof l->id);
+        col_copy(q, 1, l->person, sizeof l->person);
+        col_copy(q, 2, l->address, sizeof l->address);
+        col_copy(q, 3, l->agent, sizeof l->agent);
 }
 
 int logins_insert(struct db *db, const unsigned char hash[32], const struct login *l, struct err *e)
@@ -380,7 +360,7 @@ int logins_touch(struct db *db, const char *id, int64_t used_at, int64_t expires
         query_int(&q, used_at);
         query_int(&q, expires_at);
         query_str(&q, id);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int logins_each(struct db *db, const char *person, int64_t now, int (*fn)(const struct login *l, void *arg), void *arg)
@@ -409,7 +389,7 @@ int logins_delete(struct db *db, const char *person, const char *id)
         query(db, &q, "DELETE FROM logins WHERE id = ? AND person_id = ?");
         query_str(&q, id);
         query_str(&q, person);
-        return changed_one(db, &q);
+        return query_change(db, &q);
 }
 
 int logins_delete_others(struct db *db, const char *person, const char *keep_id)
