@@ -1,4 +1,5 @@
 #include "guest/gz.h"
+#include "guest/gz_members.h"
 
 #include <errno.h>
 #include <isa-l/igzip_lib.h>
@@ -6,16 +7,12 @@
 
 struct gz_in {
         struct inflate_state z;
-        bool between, any, padding;
+        struct gz_members members;
 };
 
 struct gz_in *gz_in_new(void)
 {
-        struct gz_in *z = calloc(1, sizeof(*z));
-
-        if (z)
-                z->between = true;
-        return z;
+        return calloc(1, sizeof(struct gz_in));
 }
 
 void gz_in_free(struct gz_in *z)
@@ -28,34 +25,19 @@ void gz_in_freep(struct gz_in **z)
         gz_in_free(*z);
 }
 
-static int next_member(struct gz_in *z, struct str *in)
-{
-        if (z->any && (z->padding || in->p[0] == 0)) {
-                z->padding = true;
-                for (size_t i = 0; i < in->n; i++)
-                        if (in->p[i])
-                                return -EPROTO;
-                in->p += in->n;
-                in->n = 0;
-                return 0;
-        }
-        isal_inflate_init(&z->z);
-        z->z.crc_flag = ISAL_GZIP;
-        z->between = false;
-        return 1;
-}
-
 long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
 {
         size_t done = 0;
 
         cap = min_size(cap, 1u << 30);
         for (;;) {
-                if (z->between) {
-                        int r = in->n ? next_member(z, in) : 0;
+                if (!z->members.open) {
+                        int r = gz_members_next(&z->members, in);
 
                         if (r <= 0)
                                 return r < 0 ? r : (long) done;
+                        isal_inflate_init(&z->z);
+                        z->z.crc_flag = ISAL_GZIP;
                 }
                 uint32_t n = (uint32_t) min_size(in->n, 1u << 30), room = (uint32_t) (cap - done);
                 z->z.next_in = (uint8_t *) (uintptr_t) in->p;
@@ -70,7 +52,7 @@ long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
                 in->n -= took;
                 done += gave;
                 if (z->z.block_state == ISAL_BLOCK_FINISH) {
-                        z->between = z->any = true;
+                        gz_members_end(&z->members);
                         if (done < cap)
                                 continue;
                 }
@@ -81,7 +63,7 @@ long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
 
 bool gz_in_complete(const struct gz_in *z)
 {
-        return z->between && z->any;
+        return gz_members_complete(&z->members);
 }
 
 struct gz_out {

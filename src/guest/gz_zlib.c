@@ -1,4 +1,5 @@
 #include "guest/gz.h"
+#include "guest/gz_members.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +10,7 @@
 
 struct gz_in {
         z_stream z;
-        bool between; /* no member is open */
-        bool any;     /* at least one member was complete */
-        bool padding; /* zeros after the last member */
+        struct gz_members members;
 };
 
 struct gz_in *gz_in_new(void)
@@ -22,8 +21,6 @@ struct gz_in *gz_in_new(void)
                 free(z);
                 return NULL;
         }
-        if (z)
-                z->between = true;
         return z;
 }
 
@@ -39,24 +36,6 @@ void gz_in_freep(struct gz_in **z)
         gz_in_free(*z);
 }
 
-/* Between members: skips zero padding and opens the next member. False when there is nothing to inflate. */
-static int next_member(struct gz_in *z, struct str *in)
-{
-        if (z->any && (z->padding || in->p[0] == 0)) {
-                z->padding = true;
-                for (size_t i = 0; i < in->n; i++)
-                        if (in->p[i])
-                                return -EPROTO;
-                in->p += in->n;
-                in->n = 0;
-                return 0;
-        }
-        if (inflateReset(&z->z) != Z_OK)
-                return -EPROTO;
-        z->between = false;
-        return 1;
-}
-
 long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
 {
         uInt room = (uInt) min_size(cap, 1u << 30);
@@ -64,13 +43,15 @@ long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
         z->z.next_out = out;
         z->z.avail_out = room;
         while (z->z.avail_out) {
-                if (z->between) {
-                        int more = in->n ? next_member(z, in) : 0;
+                if (!z->members.open) {
+                        int more = gz_members_next(&z->members, in);
 
                         if (more < 0)
                                 return more;
                         if (!more)
                                 break;
+                        if (inflateReset(&z->z) != Z_OK)
+                                return -EPROTO;
                 }
                 uInt n = (uInt) min_size(in->n, 1u << 30);
                 z->z.next_in = (unsigned char *) (uintptr_t) in->p;
@@ -79,7 +60,7 @@ long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
                 in->p += n - z->z.avail_in;
                 in->n -= n - z->z.avail_in;
                 if (r == Z_STREAM_END)
-                        z->between = z->any = true;
+                        gz_members_end(&z->members);
                 else if (r == Z_BUF_ERROR) /* nothing to do without more input */
                         break;
                 else if (r != Z_OK)
@@ -90,7 +71,7 @@ long gz_inflate(struct gz_in *z, struct str *in, void *out, size_t cap)
 
 bool gz_in_complete(const struct gz_in *z)
 {
-        return z->between && z->any;
+        return gz_members_complete(&z->members);
 }
 
 struct gz_out {
