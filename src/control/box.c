@@ -1,5 +1,6 @@
 #include "control/control.h"
 #include "control/guest_client.h"
+#include "control/pool.h"
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define BOX_ID_LEN 10
 #define KIB ((int64_t) 1024)
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
@@ -180,6 +180,7 @@ static int coroutine_fn take_slot(struct control *c, const struct box_request *r
 
         if (list_empty(&c->queue) && has_room(c)) {
                 c->starting++;
+                pool_squeeze(c->pool);
                 return 0;
         }
         if (r->wait_capacity_ms <= 0)
@@ -249,14 +250,14 @@ static int coroutine_fn declare_hosts(struct control *c, const char *box, const 
 }
 
 static int coroutine_fn create_and_record(struct control *c, const struct identity *who, const struct box_request *r,
-                                          const struct driver_size *size, char id[33], struct err *e)
+                                          const struct driver_size *size, bool warm, const char *id, struct err *e)
 {
         _cleanup_free_ char *services = r->services ? json_text(r->services) : xstrdup("[]");
         int64_t now = wall_ms();
         int ret;
 
         struct box_row row = {
-                .id = id,
+                .id = (char *) (uintptr_t) id,
                 .account = (char *) who->account,
                 .name = (char *) (r->name ? r->name : id),
                 .goal = (char *) r->goal,
@@ -272,7 +273,7 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         };
         (void) map_put(c->claims, str_of(id), c);
         ret = boxes_insert(c->db, &row, e);
-        if (ret == 0)
+        if (ret == 0 && !warm)
                 ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
         if (ret == 0)
                 ret = declare_hosts(c, id, r->services, e);
@@ -292,6 +293,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                            struct err *e)
 {
         struct driver_size size;
+        bool warm;
         int ret;
 
         if (size_lookup(r->size, &size) < 0)
@@ -304,8 +306,10 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                 ret = take_slot(c, r, e);
         if (ret < 0)
                 return ret;
-        random_id(id, BOX_ID_LEN);
-        ret = create_and_record(c, who, r, &size, id, e);
+        warm = pool_take(c->pool, r->image, r->size, id);
+        if (!warm)
+                random_id(id, BOX_ID_LEN);
+        ret = create_and_record(c, who, r, &size, warm, id, e);
         (void) map_del(c->claims, str_of(id));
         c->starting--;
         if (ret == 0) {
@@ -559,6 +563,7 @@ void coroutine_fn control_reconcile(struct control *c)
                 return;
         }
         (void) boxes_each(c->db, NULL, false, -1, settle_row, &s);
+        pool_settle(c->pool, s.states);
         /* What is left has no row, or a row whose start was never answered. */
         (void) map_each(s.states, note_orphan, &orphans);
         for (size_t i = 0; i < orphans.n; i++) {
@@ -575,6 +580,7 @@ void coroutine_fn control_reconcile(struct control *c)
         free(orphans.ids);
         map_free(s.states);
         c->reconciled = true;
+        pool_begin(c->pool);
         waitq_wake_all(&c->capacity);
 }
 
@@ -583,7 +589,7 @@ void control_box_exited(const char *box, const char *how, void *arg)
         struct control *c = arg;
         struct box *b = map_get(c->boxes, str_of(box));
 
-        if (!b || b->ending)
+        if (pool_box_ended(c->pool, box) || !b || b->ending)
                 return;
         log_warning("box %s ended by itself: %s", box, how);
         (void) boxes_set_state(c->db, box, "lost", how, NULL);

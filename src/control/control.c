@@ -1,4 +1,5 @@
 #include "control/control.h"
+#include "control/pool.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -45,6 +46,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->origin = xstrdup(cfg->origin);
         c->boxes = map_new();
         c->claims = map_new();
+        c->pool = pool_new(c, cfg->warm);
         list_init(&c->queue);
         waitq_init(&c->capacity);
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
@@ -71,6 +73,7 @@ void control_free(struct control *c)
         timer_stop(&c->janitor);
         c->driver->on_exit = NULL;
         c->driver->on_ready = NULL;
+        pool_free(c->pool);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);

@@ -31,6 +31,7 @@ struct control_config {
         const char *origin;        /* "http://127.0.0.1:7420": where links to ourselves point */
         const char *default_image; /* "host" */
         int64_t boxes_max;         /* running at once; 0: computed from the machine's memory */
+        size_t warm;               /* boxes that may stand ready; 0: none */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */
@@ -52,6 +53,7 @@ struct control {
         bool stopping;
         uint64_t execs, starts, start_failures;
         struct timer *janitor;
+        struct pool *pool;      /* boxes that stand ready (pool.h), or NULL */
         struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 
@@ -81,6 +83,8 @@ int box_acquire(struct control *c, const struct identity *who, const char *id, s
 void box_release(struct box *b);
 void box_releasep(struct box **b);
 #define _cleanup_box_ _cleanup_(box_releasep)
+
+#define BOX_ID_LEN 10
 
 struct box_request {
         const char *name, *goal, *image, *size;

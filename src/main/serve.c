@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "control/exec_left.h"
+#include "control/pool.h"
 #include "control/tool.h"
 #include "http/server.h"
 #include "loop/loop.h"
@@ -28,6 +29,7 @@
 
 #define STOP_MS 10000
 #define EXTRA_MAX 32
+#define WARM_DEFAULT 4
 
 struct options {
         const char *state, *listen, *boxhost_socket;
@@ -35,7 +37,7 @@ struct options {
         const char *allow_net[EXTRA_MAX + 1];
         const char *hosts[EXTRA_MAX + 1];
         size_t allow_net_count, host_count;
-        uint64_t boxes_max;
+        uint64_t boxes_max, warm;
         bool allow_metadata;
         const char *level_name;
 };
@@ -99,7 +101,7 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-        enum { OPT_MAX_BOXES = 256, OPT_METADATA };
+        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
                                                { "boxhost", required_argument, NULL, 'b' },
@@ -107,11 +109,14 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "allow-net", required_argument, NULL, 'n' },
                                                { "host", required_argument, NULL, 'H' },
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
+                                               { "warm", required_argument, NULL, OPT_WARM },
                                                { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
                                                { 0 } };
         int c;
 
-        *o = (struct options){ .listen = DEFAULT_LISTEN, .level = LOG_LEVEL_INFO, .level_name = "info" };
+        *o = (struct options){
+                .listen = DEFAULT_LISTEN, .level = LOG_LEVEL_INFO, .level_name = "info", .warm = WARM_DEFAULT
+        };
         while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
                 switch (c) {
                 case 's':
@@ -142,6 +147,11 @@ static int parse_options(int argc, char **argv, struct options *o)
                         if (parse_u64(str_of(optarg), 4000, &o->boxes_max) < 0 || o->boxes_max == 0)
                                 return complain("serve", EXIT_USAGE, "--max-boxes is a number from 1 to 4000");
                         break;
+                case OPT_WARM:
+                        if (parse_u64(str_of(optarg), POOL_MOST, &o->warm) < 0)
+                                return complain("serve", EXIT_USAGE, "--warm is a number from 0 (none) to %d",
+                                                POOL_MOST);
+                        break;
                 case OPT_METADATA:
                         o->allow_metadata = true;
                         break;
@@ -152,7 +162,7 @@ static int parse_options(int argc, char **argv, struct options *o)
         if (!o->state || optind < argc)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
-                                "[--allow-net CIDR]…"
+                                "[--warm N] [--allow-net CIDR]…"
                                 " [--host NAME]… [--allow-client-metadata] [--log-level L]");
         return 0;
 }
@@ -298,6 +308,7 @@ static int start_control(struct server *s, struct err *e)
         struct control_config cfg = { .origin = s->origin,
                                       .default_image = "host",
                                       .boxes_max = (int64_t) s->o->boxes_max,
+                                      .warm = (size_t) s->o->warm,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -354,6 +365,7 @@ static void coroutine_fn stop_main(void *arg)
         mcp_server_drain(s->mcp);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
+        pool_stop(s->control->pool);
         s->driver->ops->stop(s->driver);
         loop_stop();
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "control/pool.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -44,6 +45,7 @@ int metrics_write(const struct front *f, struct buf *b)
         } rows[] = {
                 { "resident_bytes", "gauge", "Resident memory of the server.", resident_bytes() },
                 { "boxes_running", "gauge", "Boxes that run.", (double) control_running(c) },
+                { "boxes_warm", "gauge", "Boxes that stand ready for the next start.", (double) pool_ready(c->pool) },
                 { "boxes_max", "gauge", "Boxes that may run at once.", (double) control_boxes_max(c) },
                 { "box_starts_total", "counter", "Boxes started.", (double) c->starts },
                 { "box_start_failures_total", "counter", "Box starts that failed.", (double) c->start_failures },

@@ -27,7 +27,7 @@ def settled():
 
 def run(bench):
     count = bench.rounds(200, 30)
-    instance = bench.server(arguments=["--max-boxes", str(count + 10)])
+    instance = bench.server(warm=0, arguments=["--max-boxes", str(count + 10)])
     clients = [instance.client() for _ in range(4)]
     warm = clients[0].start("warm up", size="small")
     clients[0].exec(warm, "true")

@@ -14,7 +14,7 @@ sys.path.insert(0, str(TOP / "test" / "e2e"))
 sys.path.insert(0, str(TOP / "scripts"))
 
 import peers as npm_peers  # noqa: E402
-from instance import Instance, programs  # noqa: E402
+from instance import Instance, programs, until  # noqa: E402, F401
 
 
 class Skip(Exception):
@@ -78,7 +78,7 @@ class Bench:
         return measure
 
     def server(self, **more):
-        instance = Instance(log_level="warning", **more)
+        instance = Instance(**{"log_level": "warning", "warm": None, **more})
         self._open.append(instance)
         return instance.start()
 

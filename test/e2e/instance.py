@@ -38,9 +38,10 @@ def until(condition, timeout=30):
 
 class Instance:
     """`parallelsandbox serve` on a state folder of its own and a free port. start() may be called again after stop()
-    or kill(): the state stays until remove()."""
+    or kill(): the state stays until remove(). Tests count boxes, so none stands ready unless one asks for it: `warm` is
+    how many may, None what the server does by itself."""
 
-    def __init__(self, log_level="info", arguments=(), env=None):
+    def __init__(self, log_level="info", arguments=(), env=None, warm=0):
         # Not below a private temporary folder: the server gives up root and must still reach its state.
         self.base = Path(tempfile.mkdtemp(prefix="psbx-test-", dir=os.environ.get("PSBX_TEST_STATE", "/var/tmp")))
         self.base.chmod(0o755)
@@ -48,7 +49,7 @@ class Instance:
         self.state.mkdir()
         self.log = self.base / "log"
         self.log_level = log_level
-        self.arguments = list(arguments)
+        self.arguments = [*arguments, *([] if warm is None else ["--warm", str(warm)])]
         self.env = dict(os.environ, **(env or {}))
         self.process = None
         self.url = None

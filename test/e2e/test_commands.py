@@ -39,7 +39,8 @@ def test_help():
 @pytest.mark.parametrize("arguments", [
     "", "nonsense", "serve", "serve --nope", "serve --state", "serve --state STATE extra", "serve --state STATE --log-level loud",
     "serve --state STATE --listen nowhere", "serve --state STATE --listen 127.0.0.1:99999", "serve --state STATE --max-boxes 0",
-    "serve --state STATE --max-boxes many", "up --state STATE --nope", "down --state STATE --nope", "status --state STATE --nope", "doctor --nope",
+    "serve --state STATE --max-boxes many", "serve --state STATE --warm 65", "serve --state STATE --warm some",
+    "up --state STATE --nope", "down --state STATE --nope", "status --state STATE --nope", "doctor --nope",
     "keys --state STATE --nope", "keys --state STATE", "keys --state STATE explode", "keys --state STATE add", "keys --state STATE list extra",
     "status --state STATE extra", "down --state STATE extra", "up --state STATE --listen 127.0.0.1:0 extra", "doctor extra",
 ])
