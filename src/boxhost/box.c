@@ -47,7 +47,7 @@ static void close_all(struct making *m)
 {
         int *const fds[] = {
                 &m->dir,      &m->disk,   &m->listener,        &m->sync[0],        &m->sync[1],        &m->ready[0],
-                &m->ready[1], &m->userns, &m->mounts[NS_ROOT], &m->mounts[NS_DEV], &m->mounts[NS_USR], &m->image.lower
+                &m->ready[1], &m->userns, &m->mounts[NS_ROOT], &m->mounts[NS_DEV], &m->mounts[NS_WORK], &m->mounts[NS_USR], &m->image.lower
         };
 
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
@@ -179,6 +179,17 @@ static int overlay_part(struct making *m, const char *name, int lower, int *ret,
         return mount_overlay(lower, upper, work, ret, e);
 }
 
+/* /work lies beside the image, not over it: what agents do there, all day, is spared the overlay. */
+static int work_part(struct making *m, int *ret, struct err *e)
+{
+        uid_t base = idmap_base(m->box->index);
+        _cleanup_close_ int work = openat(m->disk, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        if (work < 0 || fchown(work, base, base) < 0)
+                return err_sys(e, -errno, "the box's disk has no usable folder for /work");
+        return mount_folder(work, ret, e);
+}
+
 /* Layers are attached in our own mount namespace for as long as the overlays are made. */
 static int make_overlays(struct host *h, struct making *m, int image, int usr, struct err *e)
 {
@@ -194,6 +205,8 @@ static int make_overlays(struct host *h, struct making *m, int image, int usr, s
                 r = overlay_part(m, "root", image, &m->mounts[NS_ROOT], e);
         if (r == 0 && usr >= 0)
                 r = overlay_part(m, "usr", usr, &m->mounts[NS_USR], e);
+        if (r == 0)
+                r = work_part(m, &m->mounts[NS_WORK], e);
         mount_detach("mnt/disk");
         mount_detach("mnt/usr");
         mount_detach("mnt/image");
@@ -358,7 +371,7 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
                             .sync = { -1, -1 },
                             .ready = { -1, -1 },
                             .userns = -1,
-                            .mounts = { -1, -1, -1 },
+                            .mounts = { -1, -1, -1, -1 },
                             .join = { .v2_dir = -1 },
                             .image = { .lower = -1 } };
         int64_t begin = clock_us();

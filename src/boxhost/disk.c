@@ -31,7 +31,7 @@
 #define SIZE_DEFAULT (10ULL << 30)
 #define MKFS_TIMEOUT_MS 60000
 
-static const char *const folders[] = { "root", "root.work", "usr", "usr.work" };
+static const char *const folders[] = { "root", "root.work", "usr", "usr.work", "work" };
 
 static int make_folders(int dir, struct err *e)
 {
@@ -167,7 +167,7 @@ static int make_template(int dir, uint64_t size, char name[32], struct err *e)
         char fresh[40];
         int r;
 
-        snprintf(name, 32, "template-j%" PRIu64, size);
+        snprintf(name, 32, "template-w%" PRIu64, size);
         if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return 0;
         snprintf(fresh, sizeof(fresh), "%s.new", name);

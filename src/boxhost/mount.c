@@ -81,6 +81,17 @@ int mount_clone(int fd, int *ret, struct err *e)
         return 0;
 }
 
+int mount_folder(int fd, int *ret, struct err *e)
+{
+        struct mount_attr attr = { .attr_set = MOUNT_ATTR_NODEV, .attr_clr = MOUNT_ATTR_NOSUID };
+        _cleanup_close_ int tree = open_tree(fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+        if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+                return err_sys(e, -errno, "cannot make a mount of a folder");
+        *ret = steal_fd(&tree);
+        return 0;
+}
+
 int mount_attach(int fd, const char *path, struct err *e)
 {
         if (move_mount(fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)

@@ -17,6 +17,8 @@ int mount_clone(int fd, int *ret, struct err *e);
 /* A detached file system of a type on a source, with `key=value` or flag options. */
 int mount_new(const char *type, const char *source, const char *const options[], unsigned attr, int *ret,
               struct err *e);
+/* A folder of an attached mount as a detached mount of its own. */
+int mount_folder(int fd, int *ret, struct err *e);
 /* Attaches a detached mount at a path / lets go of it again. */
 int mount_attach(int fd, const char *path, struct err *e);
 void mount_detach(const char *path);

@@ -101,6 +101,9 @@ static void enter_root(const struct ns_plan *p, const struct ns_go *go, const in
         TRY("attach the root", move_mount(mounts[NS_ROOT], "", AT_FDCWD, ".", MOVE_MOUNT_F_EMPTY_PATH));
         TRY("enter the root", fchdir(mounts[NS_ROOT]));
         TRY("attach /dev", move_mount(mounts[NS_DEV], "", AT_FDCWD, "dev", MOVE_MOUNT_F_EMPTY_PATH));
+        if (mkdir("work", 0755) < 0 && errno != EEXIST)
+                fail(p, "make /work", -errno);
+        TRY("attach /work", move_mount(mounts[NS_WORK], "", AT_FDCWD, "work", MOVE_MOUNT_F_EMPTY_PATH));
         if (go->has_usr)
                 TRY("attach /usr", move_mount(mounts[NS_USR], "", AT_FDCWD, "usr", MOVE_MOUNT_F_EMPTY_PATH));
         mount_virtual(p);
@@ -192,7 +195,7 @@ static void wait_for_go(const struct ns_plan *p, struct ns_go *go, int *mounts)
         size_t n = 0;
         ssize_t r = sys_recv_fds(p->sync, go, sizeof(*go), mounts, NS_MOUNTS, &n);
 
-        if (r != (ssize_t) sizeof(*go) || n < 2 + (size_t) go->has_usr)
+        if (r != (ssize_t) sizeof(*go) || n < NS_USR + (size_t) go->has_usr)
                 _exit(1); /* boxhost is gone or gave up */
 }
 
