@@ -1,4 +1,5 @@
 #include "boxd/put.h"
+#include "boxd/put_ahead.h"
 #include "boxd/conn.h"
 #include "boxd/ops.h"
 
@@ -33,7 +34,9 @@ struct put {
         struct cache *cache;
         struct tar_reader tar;
         struct sink sink;
+        struct ahead *ahead; /* files under way, or NULL */
         bool in_file;
+        int failed; /* of a file under way: ends everything */
         uint64_t entries, files, changed, bytes;
         size_t n_refused;
         struct buf refused; /* a JSON array under construction */
@@ -43,18 +46,21 @@ struct put {
 };
 
 /* Names a member that is left out. The archive goes on; hostile ones make the result an error. */
-static void refuse(struct put *p, const char *why, bool hostile)
+static void refuse_path(struct put *p, struct str path, const char *why, bool hostile)
 {
-        const struct tar_entry *m = &p->tar.entry;
-
         if (hostile)
                 p->hostile = why;
         if (p->n_refused++ >= REFUSED_MAX || p->refused.len > p->refused.max - NAME_ROOM)
                 return;
         jw_obj(&p->w);
-        jw_kstrn(&p->w, "path", str_n(m->path, min_size(m->path_len, 512)));
+        jw_kstrn(&p->w, "path", str_n(path.p, min_size(path.n, 512)));
         jw_kstr(&p->w, "why", why);
         jw_end(&p->w);
+}
+
+static void refuse(struct put *p, const char *why, bool hostile)
+{
+        refuse_path(p, str_n(p->tar.entry.path, p->tar.entry.path_len), why, hostile);
 }
 
 /* Whether an error concerns this member only, and what to say. */
@@ -145,26 +151,38 @@ static int clear_way(struct put *p, int dir, const char *name)
         return remove_tree(dir, name);
 }
 
-static int begin_file(struct put *p, int dir, const char *name, bool whole)
+struct file {
+        const char *path, *name; /* clean; name is the end of path, or that of the single file */
+        size_t path_len;
+        uint64_t size;
+        unsigned mode;
+};
+
+static int begin_file(struct put *p, int dir, const struct file *f, bool whole)
 {
-        const struct tar_entry *m = &p->tar.entry;
-        int r = sink_begin(&p->sink, dir, name, m->size, m->mode, p->compare, whole);
+        int r = sink_begin(&p->sink, dir, f->name, f->size, f->mode, p->compare, whole);
 
         if (r == -EISDIR) {
                 _cleanup_close_ int own = fcntl(dir, F_DUPFD_CLOEXEC, 3);
-                const struct tar_entry saved = *m;
                 size_t dir_len;
-                char clean[TAR_NAME_MAX + 1];
 
-                if (own < 0 || (r = clear_way(p, own, name)) < 0)
+                if (own < 0 || (r = clear_way(p, own, f->name)) < 0)
                         return r < 0 ? r : -errno;
-                long n = tar_clean_path(saved.path, saved.path_len, clean);
-                path_split(clean, n > 0 ? (size_t) n : 0, &dir_len);
-                dir = p->single ? p->dest : folder(p, clean, dir_len);
+                path_split(f->path, f->path_len, &dir_len);
+                dir = p->single ? p->dest : folder(p, f->path, dir_len);
                 if (dir < 0)
                         return dir;
-                r = sink_begin(&p->sink, dir, name, saved.size, saved.mode, p->compare, whole);
+                r = sink_begin(&p->sink, dir, f->name, f->size, f->mode, p->compare, whole);
         }
+        return r;
+}
+
+/* A regular file whose whole content lies at data goes to the writers; any other is written as its content comes. */
+static int put_file(struct put *p, int dir, const struct file *f, const char *data, bool whole)
+{
+        if (whole && !p->single && ahead_take(p->ahead, dir, f->path, f->path_len, f->mode, data, f->size))
+                return 0;
+        int r = begin_file(p, dir, f, whole);
         p->in_file = r >= 0;
         return r;
 }
@@ -279,15 +297,18 @@ static bool too_deep(const char *p, size_t n)
         return false;
 }
 
-static int member_here(struct put *p, int dir, const char *clean, size_t n, const char *name, bool whole)
+static int member_here(struct put *p, int dir, const char *clean, size_t n, const char *name, struct str content)
 {
+        const struct tar_entry *m = &p->tar.entry;
+
         if (strlen(name) > 255)
                 return -ENAMETOOLONG;
-        switch (p->tar.entry.type) {
+        switch (m->type) {
         case TAR_DIR:
                 return p->single ? 0 : put_dir(p, dir, clean, n, name);
         case TAR_FILE:
-                return begin_file(p, dir, name, whole);
+                return put_file(p, dir, &(struct file){ clean, name, n, m->size, m->mode }, content.p,
+                                m->size <= content.n);
         case TAR_SYMLINK:
                 return put_symlink(p, dir, name, clean, n);
         default:
@@ -295,8 +316,8 @@ static int member_here(struct put *p, int dir, const char *clean, size_t n, cons
         }
 }
 
-/* A new member. `whole`: its content is in memory. Only errors that end everything are returned. */
-static int member(struct put *p, bool whole)
+/* A new member; content: what is in memory of it and of what follows. Only errors that end everything are returned. */
+static int member(struct put *p, struct str content)
 {
         const struct tar_entry *m = &p->tar.entry;
         char clean[TAR_NAME_MAX + 1];
@@ -329,8 +350,10 @@ static int member(struct put *p, bool whole)
                         return 0;
                 }
         }
+        /* What a link leads to may be under way under any name. */
+        ahead_settle(p->ahead, m->type == TAR_HARDLINK ? NULL : clean, (size_t) n);
         int dir = p->single ? p->dest : folder(p, clean, dir_len);
-        int r = dir < 0 ? dir : member_here(p, dir, clean, (size_t) n, name, whole);
+        int r = dir < 0 ? dir : member_here(p, dir, clean, (size_t) n, name, content);
         if (r >= 0)
                 return 0;
         const char *fault =
@@ -341,24 +364,58 @@ static int member(struct put *p, bool whole)
         return 0;
 }
 
+/* A file is complete, or failed with r. */
+static int file_ended(struct put *p, const struct sink *s, struct str path, int r)
+{
+        if (r < 0) {
+                const char *fault = member_fault(r);
+
+                if (!fault && p->failed < 0) /* what failed first is told */
+                        return r;
+                if (!fault)
+                        return err_sys(p->e, r, "%.*s", (int) min_size(path.n, 200), path.p);
+                refuse_path(p, path, fault, r == -EXDEV);
+                return 0;
+        }
+        sink_remember(s, p->cache);
+        p->files++;
+        p->changed += s->changed;
+        p->bytes += s->size;
+        return 0;
+}
+
 static int end_member(struct put *p)
 {
         if (!p->in_file)
                 return 0;
         p->in_file = false;
-        int r = sink_end(&p->sink, p->cache);
-        if (r < 0) {
-                const char *fault = member_fault(r);
+        int r = sink_end(&p->sink);
+        return file_ended(p, &p->sink, str_n(p->tar.entry.path, p->tar.entry.path_len), r);
+}
 
-                if (!fault)
-                        return err_sys(p->e, r, "%s", p->sink.name);
-                refuse(p, fault, false);
-                return 0;
+/* Of a file that the writers had. A folder in its way is for us to judge. */
+static void written_ahead(struct ahead_file *f, void *arg)
+{
+        struct put *p = arg;
+
+        if (f->r == -EISDIR) {
+                size_t dir_len;
+
+                path_split(f->path, f->path_len, &dir_len);
+                int dir = folder(p, f->path, dir_len);
+                f->r = dir < 0 ? dir
+                               : begin_file(p, dir, &(struct file){ f->path, f->name, f->path_len, f->size, f->mode },
+                                            true);
+                if (f->r >= 0 && f->size)
+                        f->r = sink_data(&p->sink, f->data, f->size);
+                if (f->r >= 0)
+                        f->r = sink_end(&p->sink);
+                sink_abort(&p->sink);
+                f->sink = p->sink;
         }
-        p->files++;
-        p->changed += p->sink.changed;
-        p->bytes += p->sink.size;
-        return 0;
+        int r = file_ended(p, &f->sink, str_n(f->path, f->path_len), f->r);
+        if (r < 0 && p->failed == 0)
+                p->failed = r;
 }
 
 /* Feeds plain tar bytes. */
@@ -376,7 +433,7 @@ static int feed(struct put *p, struct str in, bool *eof)
                         *eof = true;
                         return 0;
                 case TAR_HEADER:
-                        r = member(p, p->tar.entry.size <= in.n);
+                        r = member(p, in);
                         break;
                 case TAR_DATA:
                         if (p->in_file)
@@ -390,8 +447,8 @@ static int feed(struct put *p, struct str in, bool *eof)
                 default:
                         return err_set(p->e, -EPROTO, "%s", p->tar.why);
                 }
-                if (r < 0)
-                        return r;
+                if (r < 0 || p->failed < 0)
+                        return r < 0 ? r : p->failed;
         }
 }
 
@@ -535,8 +592,13 @@ void op_put(int fd, struct json *head)
                 p->links = map_new();
                 p->cache = cache_open(CACHE_FILE);
                 dircache_init(&p->dirs, p->dest);
+                p->ahead = ahead_new(p->compare, written_ahead, p);
                 r = receive_all(p, &in);
                 sink_abort(&p->sink);
+                if (r < 0)
+                        p->failed = r;
+                ahead_free(p->ahead);
+                r = p->failed;
                 if (p->cache)
                         cache_save(p->cache);
         }

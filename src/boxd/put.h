@@ -29,6 +29,11 @@ struct sink {
         char temp[TEMP_NAME_LEN]; /* "" when new_fd is the final name already */
         struct hash_state hash;
         bool changed;
+        /* After sink_end, when a file was written: what sink_remember puts into the cache. */
+        bool written;
+        struct stat st;
+        int64_t at;
+        unsigned char digest[HASH_LEN];
 };
 
 void sink_init(struct sink *s);
@@ -38,5 +43,7 @@ void sink_init(struct sink *s);
  */
 int sink_begin(struct sink *s, int dir, const char *name, uint64_t size, unsigned mode, bool compare, bool whole);
 int sink_data(struct sink *s, const void *p, size_t n);
-int sink_end(struct sink *s, struct cache *cache);
+int sink_end(struct sink *s);
+/* The digest of what was just written, so that the next comparison need not read it. cache may be NULL. */
+void sink_remember(const struct sink *s, struct cache *cache);
 void sink_abort(struct sink *s); /* removes what is not complete */

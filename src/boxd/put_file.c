@@ -155,12 +155,11 @@ static int keep_old(struct sink *s)
         return diverge(s);
 }
 
-int sink_end(struct sink *s, struct cache *cache)
+int sink_end(struct sink *s)
 {
-        unsigned char digest[HASH_LEN];
-        int64_t now = cache_now();
-        struct stat st;
         int r = 0;
+
+        s->at = cache_now();
 
         if (s->old_fd >= 0)
                 r = keep_old(s);
@@ -175,13 +174,18 @@ int sink_end(struct sink *s, struct cache *cache)
                 sink_abort(s);
                 return r;
         }
-        hash_final(&s->hash, digest);
-        if (cache && s->new_fd >= 0 && fstat(s->new_fd, &st) == 0)
-                cache_put(cache, &st, now, digest);
+        hash_final(&s->hash, s->digest);
+        s->written = s->new_fd >= 0 && fstat(s->new_fd, &s->st) == 0;
         closep(&s->new_fd);
         closep(&s->old_fd);
         s->new_fd = s->old_fd = -1;
         return 0;
+}
+
+void sink_remember(const struct sink *s, struct cache *cache)
+{
+        if (cache && s->written)
+                cache_put(cache, &s->st, s->at, s->digest);
 }
 
 void sink_abort(struct sink *s)

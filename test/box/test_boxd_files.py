@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import random
 import tarfile
 import time
 
@@ -160,6 +161,38 @@ def test_hard_links_within_the_archive(box):
     assert sh(box, "stat -c '%a %h' /work/out2") == "644 1\n"
     box.put("hl", tar_of(("a", b"two")))
     assert sh(box, "cat hl/sub/b") == "one"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_small_files_are_as_written_one_by_one(box, seed):
+    """Files are written side by side: the result is that of one after the other, whatever stands in whose way."""
+    draw = random.Random(seed)
+    parts = "abc"[:draw.randrange(1, 4)]
+
+    def path(last):
+        return "/".join([*(draw.choice(parts) for _ in range(draw.randrange(0, 3))), last])
+
+    members = []
+    for _ in range(400):
+        kind = draw.random()
+        if kind < 0.9:
+            size = draw.choice((0, 1, 100, 5000, 70000 if draw.random() < 0.05 else 7))
+            members.append((path(draw.choice((*parts, "f", "g"))), {"mode": draw.choice((0o644, 0o755))}, draw.randbytes(size)))
+        elif kind < 0.94:
+            members.append((path(draw.choice(parts)), {"type": tarfile.DIRTYPE, "mode": 0o755}))
+        elif kind < 0.97:
+            members.append((path("link"), link(draw.choice(("a", "f", "../g", "nowhere")))))
+        else:
+            members.append((path("hard"), hard(draw.choice(members)[0] if members else "f")))
+    at_once = box.put(f"together{seed}", tar_of(*members))
+    refused = files = 0
+    for member in members:
+        r = box.put(f"apart{seed}", tar_of(member))
+        refused += r["refusedCount"]
+        files += r["files"]
+    look = f"cd {{}}{seed}; find . -printf '%p %y %m %l\\n' | sort; find . -type f | sort | xargs -r sha256sum; ls -aR | grep -c part"
+    assert sh(box, look.format("together") + "; true") == sh(box, look.format("apart") + "; true")
+    assert (at_once["refusedCount"], at_once["files"]) == (refused, files)
 
 
 def test_single_file(box):
