@@ -45,14 +45,16 @@ static int64_t lap(struct making *m)
 
 static void close_all(struct making *m)
 {
-        int *const fds[] = {
-                &m->dir,      &m->disk,   &m->listener,        &m->sync[0],        &m->sync[1],        &m->ready[0],
-                &m->ready[1], &m->userns, &m->mounts[NS_ROOT], &m->mounts[NS_DEV], &m->mounts[NS_WORK], &m->mounts[NS_USR], &m->image.lower
-        };
+        int *const fds[] = { &m->dir,      &m->disk,     &m->listener, &m->sync[0],    &m->sync[1],
+                             &m->ready[0], &m->ready[1], &m->userns,   &m->image.lower };
 
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 if (*fds[i] >= 0)
                         close(steal_fd(fds[i]));
+        }
+        for (size_t i = 0; i < NS_MOUNTS; i++) {
+                if (m->mounts[i] >= 0)
+                        close(steal_fd(&m->mounts[i]));
         }
         cg_join_close(&m->join);
 }
