@@ -1,6 +1,7 @@
 #include "boxhost/box.h"
 
 #include "boxhost/idmap.h"
+#include "boxhost/image_store.h"
 #include "boxhost/mount.h"
 #include "boxhost/ns.h"
 #include "boxhost/state.h"
@@ -267,8 +268,11 @@ static int wait_ready(struct making *m, struct err *e)
 
 static int make(struct host *h, struct making *m, const struct box_request *q, struct box_timings *t, struct err *e)
 {
-        int r = image_open(h->images_dir, q->image, h->skeleton, &m->image, e);
+        /* Until the record says so, only the lock tells that somebody needs this version of the image. */
+        int r = image_lock(h->images_lock, false, e);
 
+        if (r == 0)
+                r = image_open(h->images_dir, q->image, h->skeleton, &m->image, e);
         if (r == 0)
                 r = make_folder(h, m, e);
         if (r == 0)
@@ -302,6 +306,7 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
         /* Told to go, the child needs boxhost no more: from here on the box exists, also when boxhost dies. */
         if (r == 0)
                 r = spec_write(m->dir, m->box, e);
+        image_unlock(h->images_lock);
         t->record = lap(m);
         if (r == 0)
                 r = wait_ready(m, e);
@@ -420,6 +425,7 @@ int box_destroy(struct host *h, const char *id, struct box_rest *ret_rest, struc
                 return r;
         if (ret_rest)
                 *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index };
+        image_box_gone(h->images_dir, h->boxes_dir, h->images_lock, b->image, b->skeleton);
         host_forget(h, b);
         return 0;
 }

@@ -1,5 +1,6 @@
 #include "boxhost/host.h"
 
+#include "boxhost/image_store.h"
 #include "boxhost/mount.h"
 #include "boxhost/state.h"
 #include "boxhost/sys.h"
@@ -22,7 +23,7 @@
 #define LOCK_WAIT_MS 1000
 #define FDS_FROM 16 /* our own descriptors stay clear of the numbers a child fills */
 
-static int open_made(int at, const char *name, mode_t mode, int *ret, struct err *e)
+int host_open_made(int at, const char *name, mode_t mode, int *ret, struct err *e)
 {
         int fd;
 
@@ -36,7 +37,7 @@ static int open_made(int at, const char *name, mode_t mode, int *ret, struct err
 }
 
 /* The server owns the state folder and could have put its own folder in our place. */
-static int check_ours(int fd, const char *name, struct err *e)
+int host_check_ours(int fd, const char *name, struct err *e)
 {
         struct stat st;
 
@@ -93,7 +94,7 @@ static int read_instance(struct host *h, struct err *e)
 static int open_run(struct host *h, int state, struct err *e)
 {
         bool made = mkdirat(state, "run", 0711) == 0;
-        int r = open_made(state, "run", 0711, &h->run_dir, e);
+        int r = host_open_made(state, "run", 0711, &h->run_dir, e);
 
         if (r == 0 && made && fchown(h->run_dir, h->options->server_uid, (gid_t) -1) < 0)
                 return err_sys(e, -errno, "cannot give the folder run to the server");
@@ -115,6 +116,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .sock_dir = -1,
                             .run_dir = -1,
                             .lock = -1,
+                            .images_lock = -1,
                             .boxd = -1,
                             .dev = -1,
                             .ca = -1,
@@ -137,21 +139,23 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
         if (!absolute || strlen(absolute) >= sizeof(h->folder))
                 return err_sys(e, absolute ? -ENAMETOOLONG : -errno, "cannot resolve %s", options->state);
         memcpy(h->folder, absolute, strlen(absolute) + 1);
-        r = open_made(state, "boxhost", 0711, &h->own, e);
+        r = host_open_made(state, "boxhost", 0711, &h->own, e);
         if (r == 0)
-                r = check_ours(h->own, "boxhost", e);
+                r = host_check_ours(h->own, "boxhost", e);
         if (r == 0)
                 r = take_lock(h, e);
         if (r == 0)
                 r = read_instance(h, e);
         if (r == 0)
-                r = open_made(h->own, "boxes", 0711, &h->boxes_dir, e);
+                r = host_open_made(h->own, "boxes", 0711, &h->boxes_dir, e);
         if (r == 0)
-                r = open_made(h->own, "pool", 0700, &h->pool_dir, e);
+                r = host_open_made(h->own, "pool", 0700, &h->pool_dir, e);
         if (r == 0)
-                r = open_made(h->own, "images", 0711, &h->images_dir, e);
+                r = host_open_made(h->own, "images", 0711, &h->images_dir, e);
         if (r == 0)
-                r = open_made(h->own, "sock", 0700, &h->sock_dir, e);
+                r = image_lock_open(h->images_dir, &h->images_lock, e);
+        if (r == 0)
+                r = host_open_made(h->own, "sock", 0700, &h->sock_dir, e);
         return r < 0 ? r : open_run(h, state, e);
 }
 
@@ -257,8 +261,8 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own,     &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,
-                             &h->run_dir, &h->lock,      &h->boxd,     &h->dev,        &h->ca };
+        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,   &h->run_dir,
+                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);

@@ -66,7 +66,7 @@ struct host {
         char folder[512]; /* absolute path of the state folder */
         int own;          /* DIR/boxhost; also the working folder */
         int boxes_dir, pool_dir, images_dir, sock_dir, run_dir;
-        int lock;
+        int lock, images_lock;
         char instance[INSTANCE_LEN + 1];
         int boxd, dev, ca;
         char skeleton[IMAGE_SKELETON_MAX];
@@ -81,6 +81,11 @@ struct host {
         struct list boxes; /* struct box, sorted by id */
         size_t count;
 };
+
+/* Opens a folder below another, making it when it is missing. */
+int host_open_made(int at, const char *name, mode_t mode, int *ret, struct err *e);
+/* -EPERM unless the folder is root's alone to change. */
+int host_check_ours(int fd, const char *name, struct err *e);
 
 /* Folders, lock and instance name; -EBUSY when another boxhost uses the folder. */
 int host_open_state(struct host *h, const struct host_options *options, struct err *e);

@@ -1,6 +1,7 @@
 #include "boxhost/program.h"
 
 #include "boxhost/host.h"
+#include "boxhost/image_program.h"
 #include "boxhost/reconcile.h"
 #include "boxhost/serve.h"
 #include "boxhost/sys.h"
@@ -24,7 +25,8 @@ static const char usage[] =
         "boxhost --state DIR --server-uid UID --boxd PATH (--fd 3 | --listen SOCKET [--peer-uid UID])\n"
         "        [--subnet 198.18.0.0/16] [--allow-net CIDR]… [--resolver ADDR] [--pool N] [--log-level LEVEL]\n"
         "boxhost --cleanup --state DIR      destroys all boxes of DIR and removes every trace on the machine\n"
-        "boxhost --features                 prints what this machine can do for boxes, as JSON\n";
+        "boxhost --features                 prints what this machine can do for boxes, as JSON\n"
+        "boxhost --images … --state DIR     what `parallelsandbox image` is: build, list, rm, default\n";
 
 struct command {
         struct host_options host;
@@ -176,7 +178,7 @@ static int parse(struct command *c, int argc, char **argv)
 }
 
 /* What we were started with must not matter: descriptors, variables and masks come from anywhere. */
-static void cleanse(int keep)
+void program_cleanse(int keep)
 {
         struct rlimit files;
 
@@ -251,10 +253,12 @@ int boxhost_main(int argc, char **argv)
         struct err e = { 0 };
         int r;
 
+        if (argc > 1 && strcmp(argv[1], "--images") == 0)
+                return image_main(argc - 1, argv + 1);
         (void) net_range_parse("198.18.0.0/16", &c.host.subnet);
         if (parse(&c, argc, argv) < 0)
                 return 2;
-        cleanse(c.serve.fd);
+        program_cleanse(c.serve.fd);
         log_setup("boxhost", c.level);
         if (c.features)
                 return run_features();

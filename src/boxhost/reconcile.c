@@ -1,6 +1,7 @@
 #include "boxhost/reconcile.h"
 
 #include "boxhost/box.h"
+#include "boxhost/image_store.h"
 #include "boxhost/state.h"
 #include "boxhost/sys.h"
 #include "base/file.h"
@@ -192,6 +193,8 @@ int reconcile(struct host *h, struct err *e)
         sweep_interfaces(h);
         each_name(h->sock_dir, drop_socket, h);
         image_host_sweep(h->images_dir, skeleton_used, h);
+        (void) image_sweep(h->images_dir, h->boxes_dir, h->images_lock);
+        image_clean_later(h->images_dir);
         return 0;
 }
 
@@ -216,6 +219,8 @@ int reconcile_cleanup(struct host *h, struct err *e)
         (void) remove_tree(h->own, "pool");
         (void) remove_tree(h->own, "sock");
         (void) remove_tree(h->own, "mnt");
-        (void) remove_tree(h->images_dir, "host");
+        (void) remove_tree(h->images_dir, IMAGE_HOST);
+        (void) image_sweep(h->images_dir, h->boxes_dir, h->images_lock);
+        image_clean(h->images_dir, false);
         return failed;
 }

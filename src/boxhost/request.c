@@ -65,7 +65,7 @@ static int read_env(const char *name, struct json *value, void *arg)
         return box_env_ok(assignment) ? 0 : -EINVAL;
 }
 
-static int read_request(struct op *o, struct box_request *q, struct err *e)
+static int read_request(struct op *o, struct box_request *q, char default_image[IMAGE_NAME_MAX + 1], struct err *e)
 {
         const struct json *size = json_get(o->in, "size"), *env = json_get(o->in, "env"),
                           *cpus = json_get(size, "cpus");
@@ -75,7 +75,8 @@ static int read_request(struct op *o, struct box_request *q, struct err *e)
 
         if (r < 0)
                 return r;
-        q->image = json_get_str(o->in, "image", "host");
+        image_default(o->h->images_dir, default_image);
+        q->image = json_get_str(o->in, "image", default_image);
         q->hostname = json_get_str(o->in, "hostname", q->id);
         if (!box_hostname_ok(q->hostname))
                 return err_set(e, -EINVAL, "`hostname` must be 1 to 63 letters, digits or hyphens");
@@ -121,8 +122,9 @@ static int op_create(struct op *o, struct err *e)
 {
         struct box_request q = { 0 };
         struct box_timings t;
+        char default_image[IMAGE_NAME_MAX + 1];
         struct box *b = NULL;
-        int r = read_request(o, &q, e);
+        int r = read_request(o, &q, default_image, e);
 
         if (r == 0) {
                 o->result->refill = true;
@@ -235,21 +237,34 @@ static int op_stats(struct op *o, struct err *e)
         return 0;
 }
 
+struct image_list {
+        struct jw *w;
+        const char *usual;
+};
+
 static void print_image(const char *name, void *arg)
 {
-        struct jw *w = arg;
+        struct image_list *l = arg;
 
-        jw_obj(w);
-        jw_kstr(w, "name", name);
-        jw_kbool(w, "ready", true);
-        jw_end(w);
+        if (l->w->b->len > LIST_BYTES)
+                return; /* some hundreds fit */
+        jw_obj(l->w);
+        jw_kstr(l->w, "name", name);
+        jw_kbool(l->w, "ready", true);
+        jw_kbool(l->w, "default", strcmp(name, l->usual) == 0);
+        jw_end(l->w);
 }
 
 static int op_images(struct op *o, struct err *e)
 {
+        char usual[IMAGE_NAME_MAX + 1];
+        struct image_list l = { o->out, usual };
+
         (void) e;
+        image_default(o->h->images_dir, usual);
+        jw_kstr(o->out, "default", usual);
         jw_karr(o->out, "images");
-        image_each(o->h->images_dir, print_image, o->out);
+        image_each(o->h->images_dir, print_image, &l);
         jw_end(o->out);
         return 0;
 }

@@ -189,13 +189,13 @@ void sys_reset_signals(void)
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void run_child(const char *program, const char *const argv[], int in, int out) __attribute__((noreturn));
-static void run_child(const char *program, const char *const argv[], int in, int out)
+static void run_child(const char *program, const char *const argv[], int in, int out, int err)
+        __attribute__((noreturn));
+static void run_child(const char *program, const char *const argv[], int in, int out, int err)
 {
         static const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL };
-        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-        if (dup2(in, 0) < 0 || dup2(null, 1) < 0 || dup2(out, 2) < 0)
+        if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
                 _exit(126);
         (void) close_range(3, ~0U, 0);
         sys_reset_signals();
@@ -242,7 +242,8 @@ static int pipe_text(const char *text, int *ret)
         return 0;
 }
 
-int sys_run(const char *const argv[], const char *text, unsigned timeout_ms, struct err *e)
+/* What the helper writes to stdout goes to the descriptor out. */
+static int run_to(const char *const argv[], const char *text, int out, unsigned timeout_ms, struct err *e)
 {
         _cleanup_close_ int in = -1, from = -1, to = -1;
         const char *program = sys_program(argv[0]);
@@ -261,7 +262,7 @@ int sys_run(const char *const argv[], const char *text, unsigned timeout_ms, str
         if (pid < 0)
                 return err_sys(e, -errno, "cannot fork for %s", argv[0]);
         if (pid == 0)
-                run_child(program, argv, in, to);
+                run_child(program, argv, in, out, to);
         close(steal_fd(&to));
         r = run_listen(from, said, sizeof(said), clock_ms() + timeout_ms);
         if (r < 0)
@@ -274,4 +275,32 @@ int sys_run(const char *const argv[], const char *text, unsigned timeout_ms, str
                 return 0;
         said[strcspn(said, "\n")] = '\0';
         return err_set(e, -EIO, "%s failed (%d): %s", argv[0], status, said);
+}
+
+int sys_run(const char *const argv[], const char *text, unsigned timeout_ms, struct err *e)
+{
+        _cleanup_close_ int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+        return null < 0 ? err_sys(e, -errno, "cannot open /dev/null") : run_to(argv, text, null, timeout_ms, e);
+}
+
+int sys_capture(const char *const argv[], struct buf *out, unsigned timeout_ms, struct err *e)
+{
+        _cleanup_close_ int file = memfd_create("output", MFD_CLOEXEC);
+        ssize_t n = 1;
+        off_t at = 0;
+        int r;
+
+        if (file < 0)
+                return err_sys(e, -errno, "cannot prepare to run %s", argv[0]);
+        r = run_to(argv, NULL, file, timeout_ms, e);
+        while (r == 0 && n > 0) {
+                char piece[4096];
+                n = pread(file, piece, sizeof(piece), at);
+                if (n > 0) {
+                        at += n;
+                        r = buf_add(out, piece, (size_t) n);
+                }
+        }
+        return n < 0 ? err_sys(e, -errno, "cannot read what %s said", argv[0]) : r;
 }

@@ -1,9 +1,10 @@
 /*
  * sys: what libc does not wrap, and small reads and writes of kernel files by directory descriptor.
- * Owns nothing. Only sys_run blocks (it waits for a helper program, with a deadline).
+ * Owns nothing. Only sys_run and sys_capture block (they wait for a helper program, with a deadline).
  */
 #pragma once
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -75,5 +76,7 @@ const char *sys_program(const char *name);
  * line it wrote to stderr goes into e. 0 when it exits with 0.
  */
 int sys_run(const char *const argv[], const char *text, unsigned timeout_ms, struct err *e);
+/* The same, and appends what it wrote to stdout to out; -ENOBUFS when that is more than out may hold. */
+int sys_capture(const char *const argv[], struct buf *out, unsigned timeout_ms, struct err *e);
 /* Puts default dispositions and an empty mask: for what is about to be executed. */
 void sys_reset_signals(void);

@@ -292,24 +292,26 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
 int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33],
                            struct err *e)
 {
+        struct box_request known = *r;
+        char image[IMAGE_NAME_LEN];
         struct driver_size size;
         bool warm;
         int ret;
 
         if (size_lookup(r->size, &size) < 0)
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
-        if (!cstr_eq(r->image, c->cfg.default_image))
-                return err_set(e, -EINVAL, "`image`: there is no image \"%.64s\" here; the default is \"%s\"", r->image,
-                               c->cfg.default_image);
         ret = check_services(r->services, e);
+        if (ret == 0)
+                ret = image_choose(c, r->image, image, e);
+        known.image = image;
         if (ret == 0)
                 ret = take_slot(c, r, e);
         if (ret < 0)
                 return ret;
-        warm = pool_take(c->pool, r->image, r->size, id);
+        warm = pool_take(c->pool, &image, r->size, id);
         if (!warm)
                 random_id(id, BOX_ID_LEN);
-        ret = create_and_record(c, who, r, &size, warm, id, e);
+        ret = create_and_record(c, who, &known, &size, warm, id, e);
         (void) map_del(c->claims, str_of(id));
         c->starting--;
         if (ret == 0) {

@@ -29,7 +29,6 @@ struct identity {
 struct control_config {
         const char *state_dir;
         const char *origin;        /* "http://127.0.0.1:7420": where links to ourselves point */
-        const char *default_image; /* "host" */
         int64_t boxes_max;         /* running at once; 0: computed from the machine's memory */
         size_t warm;               /* boxes that may stand ready; 0: none */
         const char *const
@@ -87,7 +86,8 @@ void box_releasep(struct box **b);
 #define BOX_ID_LEN 10
 
 struct box_request {
-        const char *name, *goal, *image, *size;
+        const char *name, *goal, *size;
+        const char *image;           /* NULL: the default */
         const struct json *services; /* checked array or NULL */
         int64_t wait_capacity_ms;
         /* Called while the caller waits for room: its place in the queue, from 1. */
@@ -108,6 +108,12 @@ int64_t control_boxes_max(const struct control *c);
 
 /* JSON of a box's services with their addresses, from the row. */
 void box_write_services(struct jw *w, const struct box_row *row);
+
+/* ---- images (image.c) ---- */
+
+#define IMAGE_NAME_LEN 65
+/* The image of a new box: the one wanted, or the default with NULL. -EINVAL with the names there are. */
+int coroutine_fn image_choose(struct control *c, const char *wanted, char ret[static IMAGE_NAME_LEN], struct err *e);
 
 /* ---- conversations (agents.c) ---- */
 bool agent_id_ok(const char *s);

@@ -421,6 +421,11 @@ static int coroutine_fn local_hello(struct driver *d, struct json **ret, struct 
         return ask(local_of(d), request_for("hello", NULL), ret, e);
 }
 
+static int coroutine_fn local_images(struct driver *d, struct json **ret, struct err *e)
+{
+        return ask(local_of(d), request_for("images", NULL), ret, e);
+}
+
 static void local_stop(struct driver *d)
 {
         struct local *l = local_of(d);
@@ -456,6 +461,7 @@ static const struct driver_ops local_ops = {
         .stats = local_stats,
         .oom_kills = local_oom_kills,
         .hello = local_hello,
+        .images = local_images,
         .stop = local_stop,
         .free = local_free,
 };

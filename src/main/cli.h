@@ -22,6 +22,7 @@ int cmd_down(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
+int cmd_image(int argc, char **argv);
 int cmd_users(int argc, char **argv);
 
 /* The default state folder: /var/lib/parallelsandbox for root, else below the user's data folder. Allocated. */

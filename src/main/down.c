@@ -78,6 +78,16 @@ static void record_end(const char *state)
                 ;
 }
 
+/* Whoever builds an image holds a lock there; what it works on must not be removed under it. */
+static bool image_is_built(const char *state)
+{
+        _cleanup_free_ char *path = xasprintf("%s/boxhost/images/.build.lock", state);
+        _cleanup_close_ int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+        return fd >= 0 && fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+}
+
 int cmd_down(int argc, char **argv)
 {
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
@@ -108,6 +118,11 @@ int cmd_down(int argc, char **argv)
         }
         if (geteuid() != 0)
                 return complain("down", 1, "boxes were made by root: run it as root");
+        if (purge && image_is_built(state))
+                return complain("down", 1,
+                                "an image is being built in %s: wait until it is done, or stop that; nothing "
+                                "was stopped",
+                                state);
         int r = server_info_read(state, &info, &e);
         if (r == 0) {
                 (void) printf("Stopping the server (pid %ld) …\n", (long) info.pid);
@@ -123,7 +138,7 @@ int cmd_down(int argc, char **argv)
         if (purge && remove_tree(AT_FDCWD, state) < 0)
                 return complain("down", 1, "%s could not be removed", state);
         (void) printf("Stopped; boxes, network and cgroups are removed.%s%s%s\n",
-                      purge ? "" : " Keys and the database stay in ", purge ? "" : state,
+                      purge ? "" : " Keys, the database and images stay in ", purge ? "" : state,
                       purge ? "" : " (remove them too with --purge).");
         return 0;
 }

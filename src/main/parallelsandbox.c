@@ -18,6 +18,10 @@ static const struct command commands[] = {
           cmd_serve },
         { "doctor", "[--json]", "what this machine lacks, and what that costs", cmd_doctor },
         { "keys", "add NAME | list | revoke ID [--state DIR] [--json]", "API keys", cmd_keys },
+        { "image",
+          "build RECIPE [--name NAME] [--packages FILE] [--keep-default] | list | rm NAME | default NAME [--state DIR] "
+          "[--json]",
+          "the images that boxes start from: `image build debian` makes the one to work with", cmd_image },
         { "users", "invite [NOTE] | list | remove LOGIN [--first] [--new-account NAME] [--state DIR] [--json]",
           "the people who may sign in", cmd_users },
 };

@@ -306,7 +306,6 @@ static int start_http(struct server *s, struct err *e)
 static int start_control(struct server *s, struct err *e)
 {
         struct control_config cfg = { .origin = s->origin,
-                                      .default_image = "host",
                                       .boxes_max = (int64_t) s->o->boxes_max,
                                       .warm = (size_t) s->o->warm,
                                       .allow_net = s->o->allow_net };

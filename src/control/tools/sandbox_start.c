@@ -43,7 +43,7 @@ void coroutine_fn tool_sandbox_start(struct tool_call *t)
         struct box_request r = {
                 .name = json_get_str(t->args, "name", NULL),
                 .goal = json_get_str(t->args, "goal", ""),
-                .image = json_get_str(t->args, "image", t->c->cfg.default_image),
+                .image = json_get_str(t->args, "image", NULL),
                 .size = json_get_str(t->args, "size", "medium"),
                 .services = json_get(t->args, "services"),
                 .wait_capacity_ms = wait_ms < t->who->wait_ms ? wait_ms : t->who->wait_ms,
