@@ -202,19 +202,12 @@ static int run_mmdebstrap(struct build *x, struct err *e)
         char conf[PATH_MAX + 32], setup[PATH_MAX + 32], finish[PATH_MAX + 32], root[PATH_MAX + 32], tmp[PATH_MAX + 32];
         _cleanup_free_ char *include = xasprintf("--include=%s", buf_cstr(&x->recipe.packages));
         _cleanup_close_ int input = openat(x->dir, "work/sources", O_RDONLY | O_CLOEXEC);
-        const char *argv[] = { "mmdebstrap",
-                               "--verbose",
-                               "--mode=root",
-                               "--variant=minbase",
-                               "--format=directory",
-                               conf,
-                               setup,
-                               finish,
-                               include,
-                               x->sources.release,
-                               root,
-                               "-",
-                               NULL };
+        const char *const argv[] = { "mmdebstrap", "--verbose", "--mode=root", "--variant=minbase",
+                                     "--format=directory",
+                                     /* a power cut costs the build, not an image: image_commit writes all at once */
+                                     "--dpkgopt=force-unsafe-io", conf, setup, finish,
+                                     x->recipe.count ? include : "--include=apt", /* which is there anyway */
+                                     x->sources.release, root, "-", NULL };
         const char *env[5 + PROXIES_MAX + 1] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/",
                                                  "DEBIAN_FRONTEND=noninteractive", tmp };
         struct image_run run = { .program = sys_program("mmdebstrap"),
@@ -228,8 +221,6 @@ static int run_mmdebstrap(struct build *x, struct err *e)
 
         if (input < 0)
                 return err_sys(e, -errno, "cannot open the sources");
-        if (!x->recipe.count)
-                argv[8] = "--include=apt"; /* which is there anyway */
         snprintf(conf, sizeof(conf), "--aptopt=%s/work/apt.conf", x->path);
         snprintf(setup, sizeof(setup), "--setup-hook=%s/work/setup", x->path);
         snprintf(finish, sizeof(finish), "--customize-hook=%s/work/finish", x->path);

@@ -159,20 +159,18 @@ static void look_at_entry(const char *name, void *arg)
         look_at(l->boxes, name, l->u);
 }
 
-static void find_users(int boxes, const char *name, const char *version, struct users *ret)
+static struct users find_users(int boxes, const char *name, const char *version)
 {
-        struct looking l = { boxes, ret };
+        struct users u = { .name = name, .version = version };
+        struct looking l = { boxes, &u };
 
-        *ret = (struct users){ .name = name, .version = version };
         each_entry(boxes, ".", look_at_entry, &l);
+        return u;
 }
 
 size_t image_users(int boxes, const char *name)
 {
-        struct users u;
-
-        find_users(boxes, name, NULL, &u);
-        return u.n;
+        return find_users(boxes, name, NULL).n;
 }
 
 struct versions {
@@ -202,7 +200,7 @@ static void visit_version(const char *version, void *arg)
         v->old++;
         if (!v->sweep)
                 return;
-        find_users(v->boxes, v->image, version, &u);
+        u = find_users(v->boxes, v->image, version);
         snprintf(path, sizeof(path), "%s/%s", v->image, version);
         if (u.n == 0 && !u.unreadable)
                 v->moved |= move_away(v->images, path) == 0;
@@ -361,7 +359,7 @@ static int check_removable(struct image_store *s, const char *name, struct err *
                                "the image `%s` is the default: choose another first, for instance with "
                                "`parallelsandbox image default host`",
                                name);
-        find_users(s->boxes, name, NULL, &u);
+        u = find_users(s->boxes, name, NULL);
         if (u.n > 0)
                 return refuse_users(&u, e);
         if (u.unreadable)

@@ -47,6 +47,9 @@ int state_prepare(const char *dir, struct err *e);
  */
 int state_enter(const char *dir, struct err *e);
 
+/* True when the state folder's default image is one that was built or chosen. */
+bool image_chosen(const char *state);
+
 /* What a running server wrote about itself into DIR/server.json. */
 struct server_info {
         char url[160];

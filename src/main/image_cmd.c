@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -174,6 +175,14 @@ static int ask(const struct options *o, struct json **ret, struct err *e)
         }
         *ret = a.result;
         return 0;
+}
+
+bool image_chosen(const char *state)
+{
+        _cleanup_free_ char *path = xasprintf("%s/boxhost/images/.default", state);
+        _cleanup_buf_ struct buf name = BUF_MAX(256);
+
+        return file_read(AT_FDCWD, path, &name) == 0 && !cstr_eq(buf_cstr(&name), "host");
 }
 
 static void print_size(const struct json *image)

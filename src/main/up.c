@@ -269,6 +269,12 @@ static void report(const struct up *u, const char *adapter)
                 u->info.url, u->key);
         _cleanup_free_ char *usual = default_state_dir();
         bool other = !cstr_eq(usual, u->state);
+        if (!image_chosen(u->state))
+                (void) printf(
+                        "Boxes start from this machine's own programs. The image to work with (git, node, python, a "
+                        "compiler, Chromium, a screen;\nsome 480 MB to fetch, 2 GB on the disk) is made, and made the "
+                        "default, by:\n\n  parallelsandbox image build debian%s%s\n\n",
+                        other ? " --state " : "", other ? u->state : "");
         (void) printf("Stop it with: parallelsandbox down%s%s\n", other ? " --state " : "", other ? u->state : "");
 }
 

@@ -11,6 +11,7 @@ stand-in for boxd (boxhost_agent.c) unless boxd= names another program.
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -188,6 +189,20 @@ def until(what, timeout=15):
         assert time.monotonic() < end, f"not within {timeout} s"
         time.sleep(0.02)
     return value
+
+
+def make_image(host, name, folder="rootfs"):
+    """A root folder with nothing but a shell, a few programs and the libraries they need."""
+    root = host.state / "boxhost" / "images" / name / folder
+    for folder in ("bin", "dev", "proc", "run", "tmp", "usr"):
+        (root / folder).mkdir(parents=True)
+    for program in ("sh", "cat", "ls", "id", "stat"):
+        path = shutil.which(program)
+        shutil.copy(os.path.realpath(path), root / "bin" / program)
+        for library in re.findall(r"(/\S+) \(", subprocess.run(["ldd", path], capture_output=True, text=True).stdout):
+            (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(os.path.realpath(library), root / library[1:])
+    return root
 
 
 @pytest.fixture(scope="session")

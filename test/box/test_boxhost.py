@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import GIB, Refused, loops, until
+from conftest import GIB, Refused, loops, make_image, until
 
 MIB = 1 << 20
 
@@ -291,24 +291,10 @@ def test_no_secret_of_the_machine_is_in_view(boxhost_factory, machine_with_secre
     assert people == []
 
 
-def make_image(host, name):
-    """A root folder with nothing but a shell, a few programs and the libraries they need."""
-    root = host.state / "boxhost" / "images" / name / "rootfs"
-    for folder in ("bin", "dev", "proc", "run", "tmp", "usr"):
-        (root / folder).mkdir(parents=True)
-    for program in ("sh", "cat", "ls", "id", "stat"):
-        path = shutil.which(program)
-        shutil.copy(os.path.realpath(path), root / "bin" / program)
-        for library in re.findall(r"(/\S+) \(", subprocess.run(["ldd", path], capture_output=True, text=True).stdout):
-            (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(os.path.realpath(library), root / library[1:])
-    return root
-
-
 def test_other_images(boxhost):
     root = make_image(boxhost, "tiny")
     try:
-        assert {"name": "tiny", "ready": True} in boxhost.call("images")["images"]
+        assert {"name": "tiny", "ready": True, "default": False} in boxhost.call("images")["images"]
         box = boxhost.create(image="tiny", hostname="tiny-1")
         assert box.ok("id -u; cat /etc/hostname").split() == ["0", "tiny-1"]
         assert "198.18.0.1" in box.ok("cat /etc/resolv.conf") and "tiny-1" in box.ok("cat /etc/hosts")
