@@ -37,7 +37,16 @@ struct box_size {
         uint64_t memory, pids, disk;
 };
 
-enum source_kind { SOURCE_LISTENER, SOURCE_CONN, SOURCE_BOX, SOURCE_FILLER, SOURCE_DNS, SOURCE_CLOSER, SOURCE_SIGNAL };
+enum source_kind {
+        SOURCE_LISTENER,
+        SOURCE_CONN,
+        SOURCE_BOX,
+        SOURCE_FILLER,
+        SOURCE_DNS,
+        SOURCE_CLOSER,
+        SOURCE_IMAGES,
+        SOURCE_SIGNAL
+};
 
 struct source { /* what the request loop waits for */
         enum source_kind kind;

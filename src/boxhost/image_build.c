@@ -298,7 +298,7 @@ static int keep(struct build *x, struct image_built *ret, struct err *e)
         if (r == 0)
                 x->folder[0] = '\0'; /* it has another name now */
         if (r == 0 && !x->b->keep_default)
-                r = image_set_default(x->s->images, x->b->name, e);
+                r = image_choose_default(x->s, x->b->name, e);
         return r;
 }
 

@@ -167,7 +167,7 @@ static int run(struct image_store *s, const struct command *c, struct err *e)
         if (cstr_eq(c->verb, "rm"))
                 return image_remove(s, c->name, e);
         if (cstr_eq(c->verb, "default"))
-                return image_set_default(s->images, c->name, e);
+                return image_choose_default(s, c->name, e);
         return run_build(s, c, e);
 }
 

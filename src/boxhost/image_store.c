@@ -15,13 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #define LOCK_WAIT_MS 2000
+#define USERS_WAIT_MS 2000
 #define LOCK_FILE ".lock"
+#define CHANGED_FILE ".changed"
 #define BUILD_LOCK_FILE ".build.lock"
 #define GONE ".gone-"
 #define BUILD ".build-"
@@ -161,10 +164,13 @@ static void look_at_entry(const char *name, void *arg)
 
 static struct users find_users(int boxes, const char *name, const char *version)
 {
+        _cleanup_close_ int archive = openat(boxes, "../archive", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         struct users u = { .name = name, .version = version };
-        struct looking l = { boxes, &u };
+        struct looking running = { boxes, &u }, kept = { archive, &u };
 
-        each_entry(boxes, ".", look_at_entry, &l);
+        each_entry(boxes, ".", look_at_entry, &running);
+        if (archive >= 0) /* boxes of which only the disk is kept lie over the same tree */
+                each_entry(archive, ".", look_at_entry, &kept);
         return u;
 }
 
@@ -304,6 +310,51 @@ void image_clean_later(int images)
                 ;
 }
 
+/* ---- who wants to know ---- */
+
+int image_watch(int images)
+{
+        _cleanup_close_ int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", images);
+        if (fd < 0 || inotify_add_watch(fd, path, IN_MOVED_TO | IN_ONLYDIR) < 0) {
+                log_warning("changes of images will be noticed late: %s", strerror(errno));
+                return -1;
+        }
+        return steal_fd(&fd);
+}
+
+bool image_changed(int watch)
+{
+        char events[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+        bool changed = false;
+        ssize_t n;
+
+        while ((n = read(watch, events, sizeof(events))) > 0) {
+                for (ssize_t at = 0; at < n;) {
+                        const struct inotify_event *ev = (const struct inotify_event *) (const void *) (events + at);
+                        changed |= ev->len > 0 && cstr_eq(ev->name, CHANGED_FILE);
+                        at += (ssize_t) sizeof(*ev) + ev->len;
+                }
+        }
+        return changed;
+}
+
+static void tell_change(int images)
+{
+        (void) file_write_atomic(images, CHANGED_FILE, "", 0, 0600, NULL);
+}
+
+int image_choose_default(struct image_store *s, const char *name, struct err *e)
+{
+        int r = image_set_default(s->images, name, e);
+
+        if (r == 0)
+                tell_change(s->images);
+        return r;
+}
+
 /* ---- changes ---- */
 
 static int put_current(struct image_store *s, const char *made, const char *name, const char *version, struct err *e)
@@ -332,6 +383,7 @@ int image_commit(struct image_store *s, const char *made, const char *name, cons
                 return r;
         r = put_current(s, made, name, version, e);
         image_unlock(s->lock);
+        tell_change(s->images);
         return r;
 }
 
@@ -344,7 +396,7 @@ static int refuse_users(const struct users *u, struct err *e)
                 at += (size_t) snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "", u->ids[i]);
         if (u->n > shown)
                 snprintf(names + at, sizeof(names) - at, ", …");
-        return err_set(e, -EPERM, "the image `%s` is in use by %zu box%s (%s): stop and delete %s first", u->name, u->n,
+        return err_set(e, -EBUSY, "the image `%s` is in use by %zu box%s (%s): stop and delete %s first", u->name, u->n,
                        u->n == 1 ? "" : "es", names, u->n == 1 ? "it" : "them");
 }
 
@@ -367,17 +419,10 @@ static int check_removable(struct image_store *s, const char *name, struct err *
         return 0;
 }
 
-int image_remove(struct image_store *s, const char *name, struct err *e)
+static int try_remove(struct image_store *s, const char *name, struct err *e)
 {
-        struct image there = { .lower = -1 };
-        int r;
+        int r = image_lock(s->lock, true, e);
 
-        if (cstr_eq(name, IMAGE_HOST))
-                return err_set(e, -EPERM, "the image `host` is made from this machine and takes no room: it stays");
-        r = image_open(s->images, name, "", &there, e); /* says which there are */
-        closep(&there.lower);
-        if (r == 0)
-                r = image_lock(s->lock, true, e);
         if (r < 0)
                 return r;
         r = check_removable(s, name, e);
@@ -387,7 +432,31 @@ int image_remove(struct image_store *s, const char *name, struct err *e)
                         (void) err_sys(e, r, "cannot remove the image %s", name);
         }
         image_unlock(s->lock);
-        if (r == 0)
-                image_clean(s->images, false);
         return r;
+}
+
+int image_remove(struct image_store *s, const char *name, struct err *e)
+{
+        const struct timespec pause = { .tv_nsec = 50 * 1000000L };
+        struct image there = { .lower = -1 };
+        int r;
+
+        if (cstr_eq(name, IMAGE_HOST))
+                return err_set(e, -EPERM, "the image `host` is made from this machine and takes no room: it stays");
+        r = image_open(s->images, name, "", &there, e); /* says which there are */
+        closep(&there.lower);
+        if (r < 0)
+                return r;
+        /* A server lets go of what it kept ready a moment after the default has changed. */
+        for (int64_t until = clock_ms() + USERS_WAIT_MS;;) {
+                r = try_remove(s, name, e);
+                if (r != -EBUSY || clock_ms() >= until)
+                        break;
+                (void) nanosleep(&pause, NULL);
+        }
+        if (r < 0)
+                return r;
+        tell_change(s->images);
+        image_clean(s->images, false);
+        return 0;
 }

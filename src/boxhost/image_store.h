@@ -27,12 +27,20 @@ void image_unlock(int lock);
 
 /* The folder `made` of all images becomes the current version of an image. All or nothing, and durable. */
 int image_commit(struct image_store *s, const char *made, const char *name, const char *version, struct err *e);
-/* Takes an image away; -EPERM for `host`, the default and one that a box needs, with the reason. */
+/* Takes an image away; -EPERM for `host` and the default, -EBUSY for one that boxes need, with the reason. */
 int image_remove(struct image_store *s, const char *name, struct err *e);
-/* Boxes whose record names the image. */
+/* As image_set_default, and tells those who watch. */
+int image_choose_default(struct image_store *s, const char *name, struct err *e);
+/* Boxes, archived ones too, whose record names the image. */
 size_t image_users(int boxes, const char *name);
 /* Versions beside the current one: those that boxes still need. */
 size_t image_old_versions(int images, const char *name);
+
+/* Becomes readable when an image was put in place, removed or made the default, by whomever; -1 where that cannot be
+ * watched. */
+int image_watch(int images);
+/* Reads what is there to read; true when it was such a change. */
+bool image_changed(int watch);
 
 /* Renames versions away that are not current and that no box needs; true when there is something to remove. */
 bool image_sweep(int images, int boxes, int lock);

@@ -238,12 +238,14 @@ static int op_stats(struct op *o, struct err *e)
 }
 
 struct image_list {
+        const struct host *h;
         struct jw *w;
         const char *usual;
 };
 
 static void print_image(const char *name, void *arg)
 {
+        char version[IMAGE_SKELETON_MAX] = "rootfs";
         struct image_list *l = arg;
 
         if (l->w->b->len > LIST_BYTES)
@@ -252,13 +254,15 @@ static void print_image(const char *name, void *arg)
         jw_kstr(l->w, "name", name);
         jw_kbool(l->w, "ready", true);
         jw_kbool(l->w, "default", strcmp(name, l->usual) == 0);
+        (void) image_current(l->h->images_dir, name, version);
+        jw_kstr(l->w, "version", strcmp(name, IMAGE_HOST) == 0 ? l->h->skeleton : version);
         jw_end(l->w);
 }
 
 static int op_images(struct op *o, struct err *e)
 {
         char usual[IMAGE_NAME_MAX + 1];
-        struct image_list l = { o->out, usual };
+        struct image_list l = { o->h, o->out, usual };
 
         (void) e;
         image_default(o->h->images_dir, usual);

@@ -1,6 +1,7 @@
 #include "boxhost/serve.h"
 
 #include "boxhost/box.h"
+#include "boxhost/image_store.h"
 #include "boxhost/request.h"
 #include "boxhost/sys.h"
 #include "base/clock.h"
@@ -40,8 +41,8 @@ struct loop {
         struct list pending;
         uint32_t next_ticket;
         const struct serve_options *options;
-        int poll, listener, signals;
-        struct source at_listener, at_signals, at_filler, at_dns, at_closer;
+        int poll, listener, signals, images;
+        struct source at_listener, at_signals, at_filler, at_dns, at_closer, at_images;
         struct conn conns[CONNS_MAX];
         int64_t dns_started, dns_at; /* when the forwarder was started again, and is to be (0: it runs) */
         bool stop;
@@ -189,6 +190,24 @@ static void take_request(struct loop *l, struct conn *c)
                 watch_filler(l);
 }
 
+static void say_to_all(struct loop *l, const struct buf *b)
+{
+        for (size_t i = 0; i < CONNS_MAX; i++) {
+                if (l->conns[i].fd >= 0)
+                        say(l, &l->conns[i], b);
+        }
+}
+
+/* Another process built, removed or chose an image: whoever keeps boxes of the old one ready wants to know. */
+static void tell_images(struct loop *l)
+{
+        static const char text[] = "{\"event\":\"images\"}";
+        const struct buf b = { .p = (char *) (uintptr_t) text, .len = sizeof(text) - 1 };
+
+        if (image_changed(l->images))
+                say_to_all(l, &b);
+}
+
 static void tell_ended(struct loop *l, struct box *b)
 {
         _cleanup_buf_ struct buf out = BUF_MAX(1024);
@@ -203,10 +222,7 @@ static void tell_ended(struct loop *l, struct box *b)
         jw_kstr(&w, "box", b->id);
         jw_kstr(&w, "how", how);
         (void) jw_end_all(&w);
-        for (size_t i = 0; i < CONNS_MAX; i++) {
-                if (l->conns[i].fd >= 0)
-                        say(l, &l->conns[i], &out);
-        }
+        say_to_all(l, &out);
 }
 
 /* One that ends at once would end at once again: it is started at most once in a while. */
@@ -278,6 +294,9 @@ static void handle(struct loop *l, struct source *s)
         case SOURCE_CLOSER:
                 say_closed(l);
                 break;
+        case SOURCE_IMAGES:
+                tell_images(l);
+                break;
         case SOURCE_SIGNAL:
                 l->stop = true;
                 break;
@@ -342,6 +361,9 @@ static int prepare(struct loop *l, struct err *e)
                 watch(l, l->h->dns.pidfd, &l->at_dns);
         if (l->h->closer.from >= 0)
                 watch(l, l->h->closer.from, &l->at_closer);
+        l->images = image_watch(l->h->images_dir);
+        if (l->images >= 0)
+                watch(l, l->images, &l->at_images);
         list_for_each (it, &l->h->boxes) {
                 struct box *b = list_entry(it, struct box, link);
                 if (b->pidfd >= 0)
@@ -357,11 +379,13 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
                           .poll = -1,
                           .listener = -1,
                           .signals = -1,
+                          .images = -1,
                           .at_listener = { SOURCE_LISTENER, NULL },
                           .at_signals = { SOURCE_SIGNAL, NULL },
                           .at_filler = { SOURCE_FILLER, NULL },
                           .at_dns = { SOURCE_DNS, NULL },
-                          .at_closer = { SOURCE_CLOSER, NULL } };
+                          .at_closer = { SOURCE_CLOSER, NULL },
+                          .at_images = { SOURCE_IMAGES, NULL } };
         int r;
 
         list_init(&l.pending);
@@ -385,6 +409,7 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
                 forget_pending(list_entry(l.pending.next, struct pending, link));
         closep(&l.listener);
         closep(&l.signals);
+        closep(&l.images);
         closep(&l.poll);
         h->poll = -1;
         return r;

@@ -293,7 +293,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                            struct err *e)
 {
         struct box_request known = *r;
-        char image[IMAGE_NAME_LEN];
+        struct image_choice image;
         struct driver_size size;
         bool warm;
         int ret;
@@ -302,8 +302,8 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
         ret = check_services(r->services, e);
         if (ret == 0)
-                ret = image_choose(c, r->image, image, e);
-        known.image = image;
+                ret = image_choose(c, r->image, &image, e);
+        known.image = image.name;
         if (ret == 0)
                 ret = take_slot(c, r, e);
         if (ret < 0)

@@ -52,6 +52,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
         driver->on_exit = control_box_exited;
         driver->on_ready = driver_ready;
+        driver->on_images = images_changed;
         driver->arg = c;
         c->janitor = timer_start(JANITOR_MS, JANITOR_MS, janitor, c);
         *ret = c;
@@ -73,6 +74,7 @@ void control_free(struct control *c)
         timer_stop(&c->janitor);
         c->driver->on_exit = NULL;
         c->driver->on_ready = NULL;
+        c->driver->on_images = NULL;
         pool_free(c->pool);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);

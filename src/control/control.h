@@ -28,9 +28,9 @@ struct identity {
 
 struct control_config {
         const char *state_dir;
-        const char *origin;        /* "http://127.0.0.1:7420": where links to ourselves point */
-        int64_t boxes_max;         /* running at once; 0: computed from the machine's memory */
-        size_t warm;               /* boxes that may stand ready; 0: none */
+        const char *origin; /* "http://127.0.0.1:7420": where links to ourselves point */
+        int64_t boxes_max;  /* running at once; 0: computed from the machine's memory */
+        size_t warm;        /* boxes that may stand ready; 0: none */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */
@@ -111,9 +111,14 @@ void box_write_services(struct jw *w, const struct box_row *row);
 
 /* ---- images (image.c) ---- */
 
-#define IMAGE_NAME_LEN 65
-/* The image of a new box: the one wanted, or the default with NULL. -EINVAL with the names there are. */
-int coroutine_fn image_choose(struct control *c, const char *wanted, char ret[static IMAGE_NAME_LEN], struct err *e);
+/* What a new box starts from; the version is what its name stands for at the moment. */
+struct image_choice {
+        char name[65], version[33];
+};
+/* The image wanted, or the default with NULL. -EINVAL with the names there are. Tells the pool what the default is. */
+int coroutine_fn image_choose(struct control *c, const char *wanted, struct image_choice *ret, struct err *e);
+/* There are other images, or another default. The driver calls it. */
+void images_changed(void *control);
 
 /* ---- conversations (agents.c) ---- */
 bool agent_id_ok(const char *s);

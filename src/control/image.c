@@ -1,17 +1,26 @@
 #include "control/control.h"
+#include "control/pool.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "loop/loop.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #define NAMES_MAX 400 /* bytes of names in an error */
 
-static bool is_there(const struct json *images, const char *name)
+static bool find(const struct json *images, const char *name, struct image_choice *ret)
 {
-        for (size_t i = 0; i < json_len(images); i++)
-                if (cstr_eq(json_get_str(json_at(images, i), "name", ""), name))
-                        return true;
+        for (size_t i = 0; i < json_len(images); i++) {
+                const struct json *image = json_at(images, i);
+
+                if (!cstr_eq(json_get_str(image, "name", ""), name))
+                        continue;
+                (void) snprintf(ret->name, sizeof ret->name, "%s", name);
+                (void) snprintf(ret->version, sizeof ret->version, "%s", json_get_str(image, "version", ""));
+                return true;
+        }
         return false;
 }
 
@@ -31,18 +40,32 @@ static int not_there(const struct json *images, const char *name, const char *us
                 name, buf_cstr(&names), usual);
 }
 
-int coroutine_fn image_choose(struct control *c, const char *wanted, char ret[static IMAGE_NAME_LEN], struct err *e)
+int coroutine_fn image_choose(struct control *c, const char *wanted, struct image_choice *ret, struct err *e)
 {
         _cleanup_json_ struct json *answer = NULL;
+        struct image_choice usual;
         int r = c->driver->ops->images(c->driver, &answer, e);
 
         if (r < 0)
                 return r;
         const struct json *images = json_get(answer, "images");
-        const char *usual = json_get_str(answer, "default", "host");
-        const char *name = wanted ? wanted : usual;
-        if (!is_there(images, name))
-                return not_there(images, name, usual, e);
-        (void) snprintf(ret, IMAGE_NAME_LEN, "%s", name);
-        return 0;
+        const char *usual_name = json_get_str(answer, "default", "host");
+        if (find(images, usual_name, &usual))
+                pool_usual(c->pool, &usual);
+        const char *name = wanted ? wanted : usual_name;
+        return find(images, name, ret) ? 0 : not_there(images, name, usual_name, e);
+}
+
+static void coroutine_fn look_again(void *arg)
+{
+        struct image_choice usual;
+        struct err e = { 0 };
+
+        if (image_choose(arg, NULL, &usual, &e) < 0)
+                log_warning("the images cannot be looked at: %s", err_text(&e));
+}
+
+void images_changed(void *control)
+{
+        (void) coro_start(look_again, control, CORO_STACK_DEFAULT, "images");
 }

@@ -19,6 +19,7 @@
 struct warm {
         struct list link;
         char id[33];
+        struct image_choice image;
         int64_t made;
         bool dead;
 };
@@ -28,6 +29,7 @@ struct pool {
         struct list ready; /* struct warm, oldest first */
         size_t count;      /* in ready */
         size_t wanted, most;
+        struct image_choice usual; /* of the next; empty until the images were looked at */
         struct driver_size size;
         struct timer *timer;
         struct waitq idle; /* the worker has ended */
@@ -82,12 +84,17 @@ static size_t goal(const struct pool *p)
         return (int64_t) p->wanted < left ? p->wanted : (size_t) left;
 }
 
+static bool same(const struct image_choice *a, const struct image_choice *b)
+{
+        return cstr_eq(a->name, b->name) && cstr_eq(a->version, b->version);
+}
+
 static struct warm *to_remove(const struct pool *p)
 {
         list_for_each (it, &p->ready) {
                 struct warm *w = list_entry(it, struct warm, link);
 
-                if (w->dead || p->count > goal(p) || clock_ms() - w->made > AGE_MAX_MS)
+                if (w->dead || !same(&w->image, &p->usual) || p->count > goal(p) || clock_ms() - w->made > AGE_MAX_MS)
                         return w;
         }
         return NULL;
@@ -109,20 +116,25 @@ static void coroutine_fn remove_one(struct pool *p, struct warm *w)
 static int coroutine_fn make_one(struct pool *p)
 {
         struct control *c = p->c;
+        struct image_choice image;
         struct err e = { 0 };
         char id[33];
         int r;
 
         random_id(id, BOX_ID_LEN);
-        (void) map_put(c->claims, str_of(id), c); /* while it is made, it has no row */
-        r = c->driver->ops->create(c->driver, id, c->cfg.default_image, id, &p->size, &e);
-        (void) map_del(c->claims, str_of(id));
+        r = image_choose(c, NULL, &image, &e);
+        if (r == 0) {
+                (void) map_put(c->claims, str_of(id), c); /* while it is made, it has no row */
+                r = c->driver->ops->create(c->driver, id, image.name, id, &p->size, &e);
+                (void) map_del(c->claims, str_of(id));
+        }
         if (r < 0) {
                 log_warning("no box can be kept ready: %s", err_text(&e));
                 return r;
         }
         struct warm *w = xcalloc(1, sizeof *w);
         (void) snprintf(w->id, sizeof w->id, "%s", id);
+        w->image = image;
         w->made = clock_ms();
         list_append(&p->ready, &w->link);
         p->count++;
@@ -182,15 +194,23 @@ void pool_begin(struct pool *p)
         p->timer = timer_start(0, 0, on_timer, p);
 }
 
-bool pool_take(struct pool *p, const char *image, const char *size, char id[33])
+void pool_usual(struct pool *p, const struct image_choice *usual)
 {
-        if (!p || p->stopping || !cstr_eq(image, p->c->cfg.default_image) || !cstr_eq(size, POOL_SIZE))
+        if (!p || same(&p->usual, usual))
+                return;
+        p->usual = *usual;
+        soon(p);
+}
+
+bool pool_take(struct pool *p, const struct image_choice *image, const char *size, char id[33])
+{
+        if (!p || p->stopping || !same(image, &p->usual) || !cstr_eq(size, POOL_SIZE))
                 return false;
         soon(p);
         list_for_each (it, &p->ready) {
                 struct warm *w = list_entry(it, struct warm, link);
 
-                if (w->dead)
+                if (w->dead || !same(&w->image, image))
                         continue;
                 (void) snprintf(id, 33, "%s", w->id);
                 drop(p, w);

@@ -17,8 +17,10 @@ void pool_free(struct pool *p); /* after pool_stop, or when the loop has ended *
 
 /* The driver's boxes can be seen: fills from now on. */
 void pool_begin(struct pool *p);
-/* A ready box of this image and size, which is the caller's from here on: true, and its id. */
-bool pool_take(struct pool *p, const char *image, const char *size, char id[33]);
+/* What boxes that name no image start from: others than these are let go. */
+void pool_usual(struct pool *p, const struct image_choice *usual);
+/* A ready box of this image, version and all, and size, which is the caller's from here on: true, and its id. */
+bool pool_take(struct pool *p, const struct image_choice *image, const char *size, char id[33]);
 /* After the driver was asked what there is: takes the pool's own out of states (id -> "running", …), and gives up those
  * that are not there or do not run. */
 void pool_settle(struct pool *p, struct map *states);

@@ -42,7 +42,7 @@ struct driver_ops {
         int64_t coroutine_fn (*oom_kills)(struct driver *d, const char *box);
         /* What the machine has and lacks, as boxhost's hello tells it; owned by the caller. */
         int coroutine_fn (*hello)(struct driver *d, struct json **ret, struct err *e);
-        /* {"default": name, "images": [{"name": …}, …]}: what `create` takes; owned by the caller. */
+        /* {"default": name, "images": [{"name": …, "version": …}, …]}: what `create` takes; owned by the caller. */
         int coroutine_fn (*images)(struct driver *d, struct json **ret, struct err *e);
         /* Ends its connections; calls that wait get -ECONNRESET or -ECANCELED. */
         void (*stop)(struct driver *d);
@@ -55,6 +55,8 @@ struct driver {
          * engine. */
         void (*on_exit)(const char *box, const char *how, void *arg);
         void (*on_ready)(void *arg);
+        /* There are other images than before, or another default. */
+        void (*on_images)(void *arg);
         void *arg;
 };
 

@@ -71,6 +71,8 @@ static void handle_message(struct local *l, const char *p, size_t n)
 
                 if (cstr_eq(json_get_str(m, "event", ""), "exited") && l->base.on_exit)
                         l->base.on_exit(box, json_get_str(m, "how", "ended"), l->base.arg);
+                if (cstr_eq(json_get_str(m, "event", ""), "images") && l->base.on_images)
+                        l->base.on_images(l->base.arg);
                 return;
         }
         char key[24];

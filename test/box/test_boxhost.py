@@ -294,7 +294,7 @@ def test_no_secret_of_the_machine_is_in_view(boxhost_factory, machine_with_secre
 def test_other_images(boxhost):
     root = make_image(boxhost, "tiny")
     try:
-        assert {"name": "tiny", "ready": True, "default": False} in boxhost.call("images")["images"]
+        assert {"name": "tiny", "ready": True, "default": False, "version": "rootfs"} in boxhost.call("images")["images"]
         box = boxhost.create(image="tiny", hostname="tiny-1")
         assert box.ok("id -u; cat /etc/hostname").split() == ["0", "tiny-1"]
         assert "198.18.0.1" in box.ok("cat /etc/resolv.conf") and "tiny-1" in box.ok("cat /etc/hosts")

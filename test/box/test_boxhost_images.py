@@ -115,7 +115,10 @@ def test_the_default(host):
     assert command(host, "default", "work")[0] == 0
     said = host.call("images")
     assert said["default"] == "work"
-    assert said["images"] == [{"name": "host", "ready": True, "default": False}, {"name": "work", "ready": True, "default": True}]
+    assert host.event() == {"event": "images"}, "whoever keeps boxes ready is told"
+    host_row, work_row = said["images"]
+    assert host_row["version"].startswith("skel-") and not host_row["default"]
+    assert work_row == {"name": "work", "ready": True, "default": True, "version": "v-one"}
     box = host.create()
     assert box.ok("cat /version") == "one" and host.boxes()[box.id]["image"] == "work"
     host.restart()

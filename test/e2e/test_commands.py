@@ -12,7 +12,7 @@ import pytest
 from instance import Instance, programs, until
 from mcpclient import McpClient, McpError
 
-COMMANDS = ("serve", "up", "down", "status", "doctor", "keys")
+COMMANDS = ("serve", "up", "down", "status", "doctor", "keys", "image")
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="boxes are made by root, and this run is not root")
 
@@ -148,6 +148,8 @@ def test_up_and_down():
         client.close()
         again = json.loads(run("up", "--json", "--state", state, "--listen", "127.0.0.1:0").stdout)
         assert {name: again[name] for name in ("url", "key", "box")} == {name: said[name] for name in ("url", "key", "box")}
+        words = run("up", "--state", state, "--listen", "127.0.0.1:0").stdout
+        assert f"parallelsandbox image build debian --state {state}" in words, "how to get the image to work with"
         assert json.loads(run("status", "--json", "--state", state).stdout)["ready"] is True
         assert said["key"] not in (state / "server.log").read_text()
         assert run("down", "--state", state).returncode == 0
