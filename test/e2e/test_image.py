@@ -4,13 +4,14 @@ boxes of `host`. The full recipe differs in its list alone."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
-from instance import Instance, programs, until
+from instance import TOP, Instance, programs, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="boxes are made by root, and this run is not root")
 
@@ -18,8 +19,20 @@ WORK = "# what the tests below run\nca-certificates\ngit\ngcc\nlibc6-dev\nnodejs
 CANARY = "canary-9f31c2"
 
 
-def image(state, *words, env=None):
-    return subprocess.run([str(programs() / "parallelsandbox"), "image", *map(str, words), "--state", str(state)], stdin=subprocess.DEVNULL,
+# In a mount namespace whose /etc/apt has secrets in it that this machine does not have.
+SECRETS = f"""
+mount -t tmpfs none /media && mkdir /media/upper /media/work
+mount -t overlay none -o lowerdir=/etc/apt,upperdir=/media/upper,workdir=/media/work /etc/apt
+mkdir -p /etc/apt/auth.conf.d
+echo 'machine nowhere.test login canary password {CANARY}' >/etc/apt/auth.conf.d/canary.conf
+cp /etc/apt/auth.conf.d/canary.conf /etc/apt/auth.conf
+echo 'Acquire::http::Proxy::nowhere.test "http://canary:{CANARY}@proxy.test:3128";' >/etc/apt/apt.conf.d/99canary
+exec "$@"
+"""
+
+
+def image(state, *words, env=None, within=()):
+    return subprocess.run([*within, str(programs() / "parallelsandbox"), "image", *map(str, words), "--state", str(state)], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=900, check=False, env=dict(os.environ, **(env or {})))
 
 
@@ -45,9 +58,8 @@ class World:
         self.client = self.server.client()
         self.before = self.client.tool("sandbox_start", {"goal": "there before the image"})
         self.client.exec(self.before["id"], "sleep 600 & echo $! >/work/pid")
-        # an apt that needs a password, as far as the machine tells: it must not be found in the image
-        self.built, self.said = built(self.state, "--name", "work", "--packages", self.list,
-                                      env={"no_proxy": f"*,{CANARY}", "NO_PROXY": f"*,{CANARY}"})
+        self.built, self.said = built(self.state, "--name", "work", "--packages", self.list, env={"no_proxy": f"nowhere.test,{CANARY}"},
+                                      within=("unshare", "-m", "bash", "-euo", "pipefail", "-c", SECRETS, "bash"))
 
     @property
     def images(self):
@@ -208,6 +220,24 @@ def test_nothing_of_the_machine_is_in_it(world, work):
              if line.strip() and not re.match(r"(/etc/apt/auth.conf.d|/root|/home):|\.(bashrc|profile)$|lock$|partial$|auxfiles$|0$", line)]
     assert lines == []
     assert world.client.exec(work["id"], "cat /etc/apt/apt.conf.d/90box")["stdout"].startswith("APT::Sandbox::User")
+
+
+def test_what_the_last_step_takes_away(tmp_path):
+    """The recipe's own script on a folder with every secret that `setup` may have lent it."""
+    here, root = tmp_path / "here", tmp_path / "root"
+    for folder in (here, root / "etc/apt/auth.conf.d", root / "etc/apt/apt.conf.d", root / "etc/ssl/certs"):
+        folder.mkdir(parents=True)
+    shutil.copy(TOP / "images" / "debian" / "finish", here)
+    (here / "apt.kept").write_text("APT::Sandbox::User \"root\";\n")
+    (root / "etc/apt/sources.list").write_text(f"deb [signed-by=/k] https://me:{CANARY}@mirror.test/debian bookworm main\ndeb http://b.test/d x main\n")
+    for name in ("etc/apt/auth.conf", "etc/apt/auth.conf.d/one.conf", "etc/apt/apt.conf.d/99mmdebstrap", "etc/resolv.conf", "etc/hostname", "etc/hosts",
+                 "etc/machine-id", "etc/ssl/certs/ca-certificates.crt"):
+        (root / name).write_text(CANARY)
+    subprocess.run([here / "finish", root], check=True)
+    left = [path for path in root.rglob("*") if path.is_file() and CANARY in path.read_text()]
+    assert left == []
+    assert (root / "etc/apt/sources.list").read_text() == "deb [signed-by=/k] https://mirror.test/debian bookworm main\ndeb http://b.test/d x main\n"
+    assert (root / "work").is_dir() and (root / "etc/machine-id").read_text() == ""
 
 
 def test_rm_refuses_what_is_needed(world, work):
