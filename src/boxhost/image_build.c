@@ -234,7 +234,7 @@ static int run_mmdebstrap(struct build *x, struct err *e)
 
 /* ---- afterwards ---- */
 
-static uint64_t walked;
+static uint64_t walked; /* nftw passes nothing on */
 
 static int add_file(const char *path, const struct stat *st, int kind, struct FTW *at)
 {

@@ -146,8 +146,8 @@ def test_built(world):
 
 def test_the_default_at_once_and_the_others_go_on(world, work):
     assert work["image"] == "work"
-    for tool in ("sandbox_status",):
-        assert world.client.tool(tool, {"id": work["id"]})["image"] == "work"
+    assert world.client.tool("sandbox_status", {"id": work["id"]})["image"] == "work"
+    assert {row["id"]: row["image"] for row in world.client.tool("sandbox_list", {})["boxes"]}[work["id"]] == "work"
     system = world.client.exec(work["id"], ". /etc/os-release; echo $ID $VERSION_CODENAME; id -u; pwd; hostname")["stdout"].split()
     assert system == ["debian", world.built["release"], "0", "/work", work["id"]]
     assert world.before["image"] == "host"
