@@ -136,7 +136,7 @@ int image_run(const struct image_run *run, struct err *e)
                 return err_sys(e, -errno, "cannot make a pipe");
         keep_in = keep[0];
         keep_out = keep[1];
-        r = start(run, to, keep, &pid, &pidfd, e);
+        r = start(run, to, (const int[2]){ keep_in, keep_out }, &pid, &pidfd, e);
         if (r < 0)
                 return r;
         close(steal_fd(&to));
