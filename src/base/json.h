@@ -17,6 +17,7 @@
 #define JSON_DEPTH_MAX 64
 
 struct json;
+struct mask;
 
 enum json_type { JSON_NULL, JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -84,6 +85,7 @@ struct jw {
         unsigned depth;
         uint64_t is_obj, has_item; /* bit per level */
         bool after_key;
+        struct mask *mask; /* set it, and the values it knows go from every string (base/mask.h); borrowed */
 };
 
 void jw_init(struct jw *w, struct buf *b);

@@ -1,5 +1,6 @@
 #include "base/b64.h"
 #include "base/json.h"
+#include "base/mask.h"
 #include "base/utf8.h"
 
 #include <errno.h>
@@ -151,8 +152,14 @@ void jw_str(struct jw *w, const char *s)
 
 void jw_strn(struct jw *w, struct str s)
 {
-        if (begin_value(w))
+        _cleanup_buf_ struct buf masked = BUF_MAX(w->b->max);
+
+        if (!begin_value(w))
+                return;
+        if (!w->mask)
                 put_string(w, s);
+        else if ((w->r = mask_text(w->mask, s, 0, &masked)) == 0)
+                put_string(w, buf_str(&masked));
 }
 
 void jw_raw(struct jw *w, struct str s)

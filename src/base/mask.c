@@ -1,5 +1,6 @@
 #include "base/mask.h"
 
+#include "base/json.h"
 #include "base/mask_forms.h"
 #include "base/mem.h"
 #include "base/seal.h"
@@ -314,6 +315,20 @@ char *mask_cstr(struct mask *m, const char *text)
                 return xstrdup(text);
         (void) mask_text(m, str_of(text), 0, &out);
         return out.p ? buf_steal(&out) : xstrdup("");
+}
+
+int mask_json(struct mask *m, struct str text, struct buf *out)
+{
+        _cleanup_json_ struct json *j = NULL;
+        struct jw w;
+        int r = json_parse(text.p, text.n, &j, NULL);
+
+        if (r < 0)
+                return r;
+        jw_init(&w, out);
+        w.mask = m;
+        jw_json(&w, j);
+        return jw_end_all(&w);
 }
 
 bool mask_hits(struct mask *m, struct str text)

@@ -61,5 +61,7 @@ enum { MASK_CUT_BEFORE = 1, MASK_CUT_AFTER = 2 };
 int mask_text(struct mask *m, struct str text, unsigned cuts, struct buf *out);
 /* The masked text, allocated. A copy of it when m is NULL; NULL for NULL. */
 char *mask_cstr(struct mask *m, const char *text);
+/* One JSON value, its strings masked (not its keys, and nothing across two of them): 0, -EINVAL, -ENOBUFS. */
+int mask_json(struct mask *m, struct str text, struct buf *out);
 /* Whether something in it would be masked. False when m is NULL. */
 bool mask_hits(struct mask *m, struct str text);

@@ -1,6 +1,7 @@
 #include "control/control.h"
 #include "control/guest_client.h"
 #include "control/pool.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -56,6 +57,7 @@ void box_release(struct box *b)
         if (!b || --b->refs > 0)
                 return;
         free(b->running_note);
+        mask_unref(b->mask);
         free(b);
 }
 
@@ -66,8 +68,10 @@ void box_releasep(struct box **b)
 
 static void box_forget(struct control *c, const char *id)
 {
-        struct box *b = map_del(c->boxes, str_of(id));
+        struct box *b;
 
+        box_secrets_end(c, id);
+        b = map_del(c->boxes, str_of(id));
         if (!b)
                 return;
         b->ending = true;
@@ -277,6 +281,8 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
                 ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
         if (ret == 0)
                 ret = declare_hosts(c, id, r->services, e);
+        if (ret == 0 && r->secrets)
+                ret = secrets_give(c, who->account, id, r->secrets, e);
         if (ret == 0)
                 ret = boxes_set_state(c->db, id, "running", NULL, e);
         if (ret < 0) {
@@ -289,10 +295,31 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         return ret;
 }
 
-int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33],
+/* The request as it is written down: a value that the box is about to hold is in no text about it. */
+static int hide_secrets(struct control *c, const struct identity *who, struct box_request *r, char **goal, char **name,
+                        struct err *e)
+{
+        _cleanup_secrets_ struct secret_values values = { 0 };
+        _cleanup_mask_ struct mask *mask = NULL;
+        _cleanup_free_ char *services = r->services ? json_text(r->services) : NULL;
+        int ret = secrets_open(c, who->account, r->secrets, &values, e);
+
+        if (ret == 0)
+                ret = secret_values_mask(&values, &mask, e);
+        if (ret == 0 && mask_hits(mask, str_of(services)))
+                ret = err_set(e, -EINVAL, "`services` must not hold the value of a secret");
+        if (ret < 0)
+                return err_wrap(e, "nothing was started");
+        r->goal = *goal = mask_cstr(mask, r->goal);
+        r->name = *name = mask_cstr(mask, r->name);
+        return 0;
+}
+
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *asked, char id[33],
                            struct err *e)
 {
-        struct box_request known = *r;
+        _cleanup_free_ char *goal = NULL, *name = NULL;
+        struct box_request known = *asked, *r = &known;
         struct image_choice image;
         struct driver_size size;
         bool warm;
@@ -301,6 +328,8 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
         if (size_lookup(r->size, &size) < 0)
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
         ret = check_services(r->services, e);
+        if (ret == 0 && r->secrets)
+                ret = hide_secrets(c, who, r, &goal, &name, e);
         if (ret == 0)
                 ret = image_choose(c, r->image, &image, e);
         known.image = image.name;

@@ -1,5 +1,6 @@
 #include "control/control.h"
 #include "control/pool.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -31,6 +32,7 @@ static void janitor(void *arg)
                 log_debug("objects past their time were removed");
         (void) sessions_trim(c->db, now - 30 * DAY_MS, SESSIONS_KEPT);
         (void) agents_trim(c->db, now - 30 * DAY_MS);
+        box_secrets_janitor(c);
 }
 
 int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver,

@@ -74,6 +74,9 @@ struct box {
         unsigned calls;    /* running exec and file calls */
         char *running_note;
         struct waitq changed;
+        struct mask *mask;   /* of the secrets it holds (secrets.h), while mask_known */
+        bool mask_known;     /* read from the store since it last changed */
+        int64_t mask_used_at;
 };
 
 /* The account's running box. -ENOENT (unknown, or another account's: the same words), -ESTALE with the reason when it
@@ -89,13 +92,14 @@ struct box_request {
         const char *name, *goal, *size;
         const char *image;           /* NULL: the default */
         const struct json *services; /* checked array or NULL */
+        const struct json *secrets;  /* names, or NULL */
         int64_t wait_capacity_ms;
         /* Called while the caller waits for room: its place in the queue, from 1. */
         void (*waiting)(size_t place, void *arg);
         void *arg;
 };
-/* Claims a box; the id into id. Refusals (image, size, services, capacity) start nothing. */
-int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *r, char id[33],
+/* Claims a box; the id into id. Refusals (image, size, services, secrets, capacity) start nothing. */
+int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *asked, char id[33],
                            struct err *e);
 int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved,
                           struct err *e);

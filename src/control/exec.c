@@ -1,4 +1,5 @@
 #include "control/denied.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,6 +25,16 @@ void exec_result_done(struct exec_result *r)
 {
         output_done(&r->out);
         output_done(&r->err);
+}
+
+void exec_result_mask(struct exec_result *r, struct mask *m, bool hold)
+{
+        output_mask(&r->out, m);
+        output_mask(&r->err, m);
+        if (hold) {
+                output_hold(&r->out);
+                output_hold(&r->err);
+        }
 }
 
 static struct json *exec_head(const struct exec_request *q)
@@ -182,6 +193,19 @@ static int coroutine_fn converse(struct control *c, struct box *b, const struct 
         return r;
 }
 
+/* A step as it is written down: no text in it holds a secret of the box's. */
+struct step_texts {
+        char *command, *directory, *note, *error;
+};
+
+static void step_texts_done(struct step_texts *t)
+{
+        free(t->command);
+        free(t->directory);
+        free(t->note);
+        free(t->error);
+}
+
 static void step_from(struct step *s, const struct control *c, const struct exec_result *r, const struct err *e,
                       int code)
 {
@@ -202,30 +226,44 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
                           struct exec_result *ret, struct err *e)
 {
         _cleanup_free_ char *directory = cstr_eq(q->cwd, ".") ? xstrdup("/work") : xasprintf("/work/%s", q->cwd);
+        _cleanup_(step_texts_done) struct step_texts texts = { 0 };
+        _cleanup_mask_ struct mask *mask = NULL;
+        int r = box_mask(c, b->id, &mask, e);
+
+        if (r == 0 && mask_hits(mask, str_of(q->id)))
+                r = err_set(e, -EINVAL, "`execId` must not hold the value of a secret; nothing was run");
+        if (r < 0)
+                return r;
+        exec_result_mask(ret, mask, false);
+        texts = (struct step_texts){ .command = mask_cstr(mask, q->cmd),
+                                     .directory = mask_cstr(mask, directory),
+                                     .note = mask_cstr(mask, q->note) };
         struct step s = { .box = b->id,
                           .tool = "sandbox_exec",
                           .exec_id = q->id,
                           .agent = who->agent[0] ? who->agent : NULL,
-                          .command = q->cmd,
-                          .directory = directory,
-                          .note = q->note,
+                          .command = texts.command,
+                          .directory = texts.directory,
+                          .note = texts.note,
                           .started_at = wall_ms() };
         _cleanup_json_ struct json *job = NULL;
         int64_t oom_before;
-        int r = steps_begin(c->db, &s, e);
-
+        r = steps_begin(c->db, &s, e);
         if (r < 0)
                 return r;
         c->execs++;
         b->calls++;
         oom_before = q->background ? -1 : c->driver->ops->oom_kills(c->driver, b->id);
         r = converse(c, b, q, ret, &job, e);
+        output_end(&ret->out);
+        output_end(&ret->err);
         if (r == -ECANCELED && !c->stopping)
                 stop_job(c, b->id, q->id);
         if (r == 0 && !q->background)
                 exec_fill_ending(c, b, q->cmd, oom_before, job, ret);
         b->calls--;
         step_from(&s, c, ret, e, r);
+        s.error = texts.error = mask_cstr(mask, s.error);
         (void) steps_end(c->db, &s, NULL);
         return r;
 }
@@ -276,8 +314,8 @@ static uint64_t count_in(const struct json *result, const char *key)
         return n > 0 ? (uint64_t) n : 0;
 }
 
-int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job,
-                              struct err *e)
+int coroutine_fn exec_collect(struct control *c, struct guest_op *g, unsigned cuts, struct exec_result *ret,
+                              struct json **job, struct err *e)
 {
         (void) c;
         int r = read_output(g, ret, e);
@@ -285,15 +323,25 @@ int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec
                 r = guest_result_error(g->result, e);
         if (r < 0)
                 return r;
-        output_omitted(&ret->out, count_in(g->result, "stdoutOmitted"), count_in(g->result, "stdoutOmittedAt"));
-        output_omitted(&ret->err, count_in(g->result, "stderrOmitted"), count_in(g->result, "stderrOmittedAt"));
+        if (json_get_bool(g->result, "running", false))
+                cuts |= MASK_CUT_AFTER;
+        output_release(&ret->out, count_in(g->result, "stdoutOmitted"), count_in(g->result, "stdoutOmittedAt"), cuts);
+        output_release(&ret->err, count_in(g->result, "stderrOmitted"), count_in(g->result, "stderrOmittedAt"), cuts);
         *job = json_ref(g->result);
         return 0;
 }
 
-static int coroutine_fn read_whole(struct guest_op *g, struct object_writer *w)
+static void write_object(const void *p, size_t n, void *arg)
+{
+        (void) object_write(arg, p, n); /* its error stays in it */
+}
+
+static int coroutine_fn read_whole(struct guest_op *g, struct mask *mask, struct object_writer *w)
 {
         _cleanup_free_ char *piece = xmalloc(PIECE);
+        _cleanup_(mask_done) struct mask_stream masked;
+
+        mask_begin(&masked, mask);
 
         for (;;) {
                 enum guest_stream stream = GUEST_CONTROL;
@@ -306,11 +354,13 @@ static int coroutine_fn read_whole(struct guest_op *g, struct object_writer *w)
                         return (int) n;
                 if (w->bytes + n > OUTPUT_STORED_MAX)
                         return -EFBIG;
-                int r = n > 0 ? object_write(w, piece, (size_t) n) : 0;
-                if (r < 0)
-                        return r;
+                if (n > 0)
+                        mask_feed(&masked, piece, (size_t) n, write_object, w);
+                if (w->r < 0)
+                        return w->r;
         }
-        int r = guest_result_error(g->result, NULL);
+        mask_end(&masked, false, write_object, w);
+        int r = w->r < 0 ? w->r : guest_result_error(g->result, NULL);
         if (r < 0)
                 return r;
         return json_len(json_get(g->result, "omitted")) || json_has(g->result, "notKept") ? -ENODATA : 0;
@@ -336,7 +386,7 @@ void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const cha
                 r = object_begin(c->objects, &w, NULL);
         }
         if (r == 0)
-                r = read_whole(&g, &w);
+                r = read_whole(&g, o->mask.m, &w);
         if (r == 0)
                 output_take_whole(o, &w);
         else

@@ -21,6 +21,8 @@ struct exec_result {
         char denied[3][200]; /* in words; "" when nothing was denied */
 };
 void exec_result_init(struct exec_result *r, struct objects *objects);
+/* What both streams say is masked (output_mask, and output_hold when hold). */
+void exec_result_mask(struct exec_result *r, struct mask *m, bool hold);
 void exec_result_done(struct exec_result *r);
 #define _cleanup_exec_ _cleanup_(exec_result_done)
 
@@ -32,9 +34,10 @@ void exec_result_done(struct exec_result *r);
 int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q,
                           struct exec_result *ret, struct err *e);
 
-/* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). */
-int coroutine_fn exec_collect(struct control *c, struct guest_op *g, struct exec_result *ret, struct json **job,
-                              struct err *e);
+/* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). cuts: on which
+ * sides the kept output is cut off by what was asked (MASK_CUT_…). */
+int coroutine_fn exec_collect(struct control *c, struct guest_op *g, unsigned cuts, struct exec_result *ret,
+                              struct json **job, struct err *e);
 /* When the daemon sent only head and tail of a job's stream ("stdout", "stderr"): gets all of it for outputUrl, where
  * it was kept. */
 void coroutine_fn exec_fetch_whole(struct control *c, const char *box, const char *id, const char *name,

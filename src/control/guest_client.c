@@ -20,10 +20,17 @@ int coroutine_fn guest_open(struct control *c, const char *box, struct json *hea
                 return err_set(
                         e, -E2BIG,
                         "the call is too large: its command, environment and input together must stay under 256 KiB");
+        return guest_open_text(c, box, buf_str(&text), ret, e);
+}
+
+int coroutine_fn guest_open_text(struct control *c, const char *box, struct str text, struct guest_op *ret, struct err *e)
+{
+        *ret = (struct guest_op){ .idle_ms = -1, .send_ms = SEND_MS };
         int r = c->driver->ops->connect(c->driver, box, &ret->s, e);
+
         if (r < 0)
                 return r;
-        r = guest_send(ret, GUEST_CONTROL, false, text.p, text.len);
+        r = guest_send(ret, GUEST_CONTROL, false, text.p, text.n);
         if (r < 0) {
                 guest_close(ret);
                 return err_sys(e, r, "the box does not take the call");

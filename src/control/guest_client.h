@@ -18,6 +18,9 @@ struct guest_op {
 
 /* Connects and sends the head (consumed). */
 int coroutine_fn guest_open(struct control *c, const char *box, struct json *head, struct guest_op *ret, struct err *e);
+/* The same with the head's text, which holds "v": for heads that must leave no copy behind. */
+int coroutine_fn guest_open_text(struct control *c, const char *box, struct str text, struct guest_op *ret,
+                                 struct err *e);
 int coroutine_fn guest_send(struct guest_op *g, enum guest_stream stream, bool end, const void *p, size_t n);
 /*
  * The next piece of a data frame into p (at most n bytes): returns its length and the stream, or 0 for a control frame,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "base/utf8.h"
 
 #include <errno.h>
@@ -24,6 +25,8 @@ void output_done(struct output *o)
         if (o->storing)
                 object_abort(&o->object);
         o->storing = false;
+        mask_done(&o->mask);
+        buf_wipe(&o->held);
 }
 
 /* The kept tail in order: two runs of the ring. */
@@ -58,8 +61,9 @@ static void start_storing(struct output *o)
         (void) object_write(&o->object, b.p, b.n);
 }
 
-void output_add(struct output *o, const void *p, size_t n)
+static void put(const void *p, size_t n, void *arg)
 {
+        struct output *o = arg;
         const char *at = p;
 
         if (!o->storing && !o->store_failed && o->total + n > OUTPUT_INLINE)
@@ -91,6 +95,62 @@ void output_add(struct output *o, const void *p, size_t n)
                 at += run;
                 n -= run;
         }
+}
+
+void output_add(struct output *o, const void *p, size_t n)
+{
+        if (!o->mask.m)
+                put(p, n, o);
+        else if (!o->holding)
+                mask_feed(&o->mask, p, n, put, o);
+        else if (buf_add(&o->held, p, n) < 0)
+                o->omitted_before += n; /* more than was asked for */
+}
+
+void output_mask(struct output *o, struct mask *m)
+{
+        mask_done(&o->mask);
+        mask_begin(&o->mask, m);
+}
+
+void output_end(struct output *o)
+{
+        mask_end(&o->mask, false, put, o);
+}
+
+void output_hold(struct output *o)
+{
+        o->holding = o->mask.m != NULL;
+        if (o->holding)
+                o->held = BUF_MAX(OUTPUT_HELD);
+}
+
+static void add_piece(struct output *o, struct str text, unsigned cuts)
+{
+        _cleanup_buf_ struct buf masked = BUF_MAX(8 * OUTPUT_HELD);
+
+        if (mask_text(o->mask.m, text, cuts, &masked) == 0)
+                put(masked.p, masked.len, o);
+}
+
+void output_release(struct output *o, uint64_t omitted, uint64_t at, unsigned cuts)
+{
+        if (!o->holding) {
+                output_omitted(o, omitted, at);
+                return;
+        }
+        struct str all = buf_str(&o->held);
+        size_t first = omitted && at < all.n ? (size_t) at : all.n;
+        if (o->omitted_before) /* what was too much was the end */
+                cuts |= MASK_CUT_AFTER;
+        omitted += o->omitted_before;
+        add_piece(o, str_n(all.p, first), omitted ? cuts | MASK_CUT_AFTER : cuts);
+        at = o->total;
+        if (first < all.n)
+                add_piece(o, str_n(all.p + first, all.n - first), cuts | MASK_CUT_BEFORE);
+        o->holding = false;
+        buf_wipe(&o->held);
+        output_omitted(o, omitted, at);
 }
 
 void output_snapshot(struct output *o, const struct output *src)

@@ -1,9 +1,11 @@
 /*
  * output: one stream of a command's output as it comes: head and tail for the model, all of it for outputUrl.
  * Small outputs stay in memory; once one grows past OUTPUT_INLINE, or is no UTF-8, all bytes go to an object as well.
+ * Of a box that holds secrets everything is masked before anything else is done with it (base/mask.h).
  */
 #pragma once
 
+#include "base/mask.h"
 #include "control/control.h"
 
 #define OUTPUT_INLINE ((size_t) 24 << 10) /* kept in memory */
@@ -21,11 +23,27 @@ struct output {
         bool storing;
         bool store_failed;
         bool linked; /* the object is complete and may be linked again */
+        struct mask_stream mask;
+        /* While it is not known what lies between what comes: the bytes as they came (output_hold). */
+        struct buf held;
+        bool holding;
 };
 
 void output_init(struct output *o, struct objects *objects);
 void output_done(struct output *o);
 void output_add(struct output *o, const void *p, size_t n);
+/* Before the first byte: values that m knows go. NULL: none do. Takes a reference of its own. */
+void output_mask(struct output *o, struct mask *m);
+/* The last byte came: what a mask held back is added. */
+void output_end(struct output *o);
+/*
+ * For what a box's daemon kept, which may have a gap that is only told of behind it: keeps up to OUTPUT_HELD bytes as
+ * they come, until output_release says where the gap is (as output_omitted does) and on which sides (MASK_CUT_…) all of
+ * it is cut off. Both do nothing but output_omitted without a mask.
+ */
+#define OUTPUT_HELD ((size_t) 256 << 10)
+void output_hold(struct output *o);
+void output_release(struct output *o, uint64_t omitted, uint64_t at, unsigned cuts);
 /* Says that the box's daemon left bytes out, at a place in what was added: what was added is no whole then. */
 void output_omitted(struct output *o, uint64_t bytes, uint64_t at);
 /* Takes an object that holds every byte, for output_link; w is consumed. */

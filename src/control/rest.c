@@ -13,7 +13,8 @@ static const struct route {
         { "GET", "/v1/boxes", rest_boxes_list },      { "GET", "/v1/boxes/*", rest_boxes_get },
         { "POST", "/v1/boxes/*/sync", rest_sync },    { "POST", "/v1/boxes/*/plan", rest_plan },
         { "POST", "/v1/boxes/*/prune", rest_prune },  { "POST", "/v1/agents/*/heartbeat", rest_heartbeat },
-        { "POST", "/v1/agents/*/leave", rest_leave },
+        { "POST", "/v1/agents/*/leave", rest_leave }, { "GET", "/v1/secrets", rest_secrets_list },
+        { "PUT", "/v1/secrets/*", rest_secret_put },  { "DELETE", "/v1/secrets/*", rest_secret_delete },
 };
 
 static bool matches(struct str path, const char *pattern, struct rest *r)
@@ -70,6 +71,7 @@ void coroutine_fn rest_fail(struct rest *r, int code, const struct err *e)
                 { -EACCES, 400, "refused" },   { -ENOTDIR, 400, "invalid" },    { -EISDIR, 400, "invalid" },
                 { -ENOENT, 404, "not_found" }, { -ESTALE, 409, "not_running" }, { -EBUSY, 409, "busy" },
                 { -EEXIST, 409, "exists" },    { -EMSGSIZE, 413, "too_large" }, { -E2BIG, 413, "too_large" },
+                { -EDQUOT, 409, "limit" },     { -ENOKEY, 500, "secrets_key" },
                 { -ENOSPC, 507, "disk_full" }, { -EAGAIN, 503, "unavailable" },
         };
 

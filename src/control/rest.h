@@ -18,6 +18,9 @@ void coroutine_fn rest_plan(struct rest *r);
 void coroutine_fn rest_prune(struct rest *r);
 void coroutine_fn rest_heartbeat(struct rest *r);
 void coroutine_fn rest_leave(struct rest *r);
+void coroutine_fn rest_secrets_list(struct rest *r);
+void coroutine_fn rest_secret_put(struct rest *r);
+void coroutine_fn rest_secret_delete(struct rest *r);
 
 /* The status that fits a negative errno, with e's sentence. */
 void coroutine_fn rest_fail(struct rest *r, int code, const struct err *e);

@@ -2,6 +2,7 @@
  */
 #include "control/guest_client.h"
 #include "control/rest.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -78,21 +79,26 @@ static int coroutine_fn pump_body(struct rest *r, struct guest_op *g, int64_t ma
 
 static void remember_repo(struct rest *r, const char *box)
 {
-        _cleanup_buf_ struct buf repo = BUF_MAX(200);
+        _cleanup_buf_ struct buf asked = BUF_MAX(200);
         _cleanup_json_ struct json *list = NULL;
+        _cleanup_mask_ struct mask *mask = NULL;
         struct box_row row = { 0 };
 
-        if (call_query(r->call, "repo", &repo) != 1 || repo.len == 0 || boxes_get(r->c->db, NULL, box, &row, NULL) < 0)
+        if (call_query(r->call, "repo", &asked) != 1 || asked.len == 0 || box_mask(r->c, box, &mask, NULL) < 0 ||
+            boxes_get(r->c->db, NULL, box, &row, NULL) < 0)
                 return;
+        /* Addresses of repositories are known to hold tokens. */
+        _cleanup_free_ char *text = mask_cstr(mask, buf_cstr(&asked));
+        struct str repo = str_of(text);
         if (json_parse(row.repos, strlen(row.repos), &list, NULL) == 0) {
                 bool known = json_len(list) >= 20;
 
                 for (size_t i = 0; i < json_len(list); i++)
-                        known = known || str_eq(json_strn(json_at(list, i)), buf_str(&repo));
+                        known = known || str_eq(json_strn(json_at(list, i)), repo);
                 if (!known) {
-                        json_push(list, json_new_strn(buf_str(&repo)));
-                        _cleanup_free_ char *text = json_text(list);
-                        (void) boxes_set_repos(r->c->db, box, text);
+                        json_push(list, json_new_strn(repo));
+                        _cleanup_free_ char *all = json_text(list);
+                        (void) boxes_set_repos(r->c->db, box, all);
                 }
         }
         box_row_done(&row);
@@ -140,17 +146,21 @@ void coroutine_fn rest_sync(struct rest *r)
         int code = upload_begin(&u, r, &e);
 
         if (code == 0) {
+                _cleanup_mask_ struct mask *mask = NULL;
+                /* Files go into a box also when its secrets cannot be opened; then nothing is written down of where. */
+                bool hidden = box_mask(r->c, u.b->id, &mask, NULL) < 0;
+                _cleanup_free_ char *dest = hidden ? NULL : mask_cstr(mask, u.dest), *error = NULL;
                 struct step s = { .box = u.b->id,
                                   .tool = "sandbox_sync",
                                   .agent = r->who->agent[0] ? r->who->agent : NULL,
-                                  .directory = u.dest,
+                                  .directory = dest,
                                   .started_at = wall_ms() };
 
                 code = steps_begin(r->c->db, &s, &e);
                 if (code == 0) {
                         code = run_sync(&u, &g, &e);
                         s.ended_at = wall_ms();
-                        s.error = code < 0 ? err_text(&e) : NULL;
+                        s.error = error = code >= 0 ? NULL : hidden ? xstrdup("it failed") : mask_cstr(mask, err_text(&e));
                         (void) steps_end(r->c->db, &s, NULL);
                 }
         }

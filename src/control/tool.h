@@ -15,6 +15,7 @@ struct tool_call {
         struct mcp_request *r;
         const struct json *args; /* already checked against the tool's inputSchema */
         const char *name;
+        struct mask *mask; /* of the box in `id`: what it says goes through it; NULL when it holds no secret. Borrowed */
 };
 
 void coroutine_fn tool_sandbox_start(struct tool_call *t);
@@ -23,6 +24,7 @@ void coroutine_fn tool_sandbox_status(struct tool_call *t);
 void coroutine_fn tool_sandbox_exec(struct tool_call *t);
 void coroutine_fn tool_sandbox_procs(struct tool_call *t);
 void coroutine_fn tool_sandbox_get(struct tool_call *t);
+void coroutine_fn tool_sandbox_secrets(struct tool_call *t);
 void coroutine_fn tool_sandbox_stop(struct tool_call *t);
 
 /* The dispatcher (tools.c): checks arguments, records presence, runs the tool. Register as mcp_config.call with a

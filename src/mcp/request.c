@@ -30,6 +30,7 @@ struct mcp_request {
         double progress;
         struct buf json, blocks; /* what the handler filled in */
         char *failure;
+        struct mask *mask;
         unsigned refs; /* the handler, and the stream */
         bool can_sse, resumable, quiet, modern, gone, cancelled, own_progress, broken;
 };
@@ -41,6 +42,7 @@ static void unref(struct mcp_request *r)
         buf_done(&r->json);
         buf_done(&r->blocks);
         free(r->failure);
+        mask_unref(r->mask);
         free(r->id);
         free(r->token);
         free(r->client);
@@ -261,14 +263,26 @@ void mcp_progress(struct mcp_request *r, double value, double total, const char 
         if (!isfinite(value))
                 return;
         r->own_progress = true;
-        if (to_listener(r) && r->token)
-                post_progress(r, value, total, message);
+        if (to_listener(r) && r->token) {
+                _cleanup_free_ char *text = mask_cstr(r->mask, message);
+
+                post_progress(r, value, total, text);
+        }
 }
 
 void mcp_message(struct mcp_request *r, const char *text)
 {
-        if (!r->quiet && to_listener(r))
-                post_message(r, text);
+        if (!r->quiet && to_listener(r)) {
+                _cleanup_free_ char *masked = mask_cstr(r->mask, text);
+
+                post_message(r, masked);
+        }
+}
+
+void mcp_mask(struct mcp_request *r, struct mask *m)
+{
+        mask_unref(r->mask);
+        r->mask = mask_ref(m);
 }
 
 bool mcp_poll(struct mcp_request *r, int64_t retry_ms)
@@ -283,7 +297,7 @@ bool mcp_poll(struct mcp_request *r, int64_t retry_ms)
 void mcp_result_json(struct mcp_request *r, struct str object)
 {
         buf_clear(&r->json);
-        if (buf_addstr(&r->json, object) < 0)
+        if ((r->mask ? mask_json(r->mask, object, &r->json) : buf_addstr(&r->json, object)) < 0)
                 r->broken = true;
 }
 
@@ -314,6 +328,7 @@ void mcp_result_text(struct mcp_request *r, const char *fmt, ...)
                 r->broken = true;
         va_end(ap);
         begin_block(&w, r, "text");
+        w.mask = r->mask;
         jw_kstrn(&w, "text", buf_str(&text));
         end_block(&w, r);
 }
@@ -331,7 +346,8 @@ void mcp_result_image(struct mcp_request *r, const char *mime, const void *p, si
 
 void mcp_result_block(struct mcp_request *r, struct str block)
 {
-        if ((r->blocks.len > 0 && buf_addc(&r->blocks, ',') < 0) || buf_addstr(&r->blocks, block) < 0)
+        if ((r->blocks.len > 0 && buf_addc(&r->blocks, ',') < 0) ||
+            (r->mask ? mask_json(r->mask, block, &r->blocks) : buf_addstr(&r->blocks, block)) < 0)
                 r->broken = true;
 }
 
@@ -347,7 +363,7 @@ void mcp_fail(struct mcp_request *r, const char *fmt, ...)
         buf_done(&r->blocks);
         r->broken = false;
         free(r->failure);
-        r->failure = xstrdup(buf_cstr(&text));
+        r->failure = mask_cstr(r->mask, buf_cstr(&text));
 }
 
 /* ---- the answer ---- */

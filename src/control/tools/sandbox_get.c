@@ -152,6 +152,11 @@ static int coroutine_fn copy_out(struct tool_call *t, struct box *b, const char 
         (void) snprintf(c->object, sizeof c->object, "%s", w.id);
         name_copy(c, b->id, at.path);
         free(at.path);
+        if (t->mask) { /* the bytes are the file's own; its name is written down and goes into a link */
+                _cleanup_free_ char *name = mask_cstr(t->mask, c->name);
+
+                (void) snprintf(c->name, sizeof c->name, "%s", name);
+        }
         return object_commit(&w, t->who->account, b->id, c->name, c->type, KEEP_MS, e);
 }
 

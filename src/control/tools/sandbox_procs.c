@@ -51,6 +51,16 @@ static void write_time(struct jw *w, const char *key, const struct json *job)
                 jw_kstr(w, key, rfc3339(ms, at));
 }
 
+/* The box's daemon keeps the beginning of a command: it may end in the middle of a secret. */
+static void write_command(struct jw *w, struct procs *p, struct str cmd)
+{
+        _cleanup_buf_ struct buf masked = BUF_MAX(16 << 10);
+
+        if (p->t->mask && mask_text(p->t->mask, cmd, MASK_CUT_AFTER, &masked) == 0)
+                cmd = buf_str(&masked);
+        jw_kstrn(w, "command", utf8_prefix(cmd, 300));
+}
+
 static void write_job(struct jw *w, struct procs *p, const struct json *j)
 {
         const char *id = json_get_str(j, "id", "");
@@ -62,7 +72,7 @@ static void write_job(struct jw *w, struct procs *p, const struct json *j)
         jw_kbool(w, "background", json_get_bool(j, "background", false));
         jw_kbool(w, "running", running);
         jw_kbool(w, "mine", agent && p->t->who->agent[0] && cstr_eq(agent, p->t->who->agent));
-        jw_kstrn(w, "command", utf8_prefix(str_of(json_get_str(j, "cmd", "")), 300));
+        write_command(w, p, str_of(json_get_str(j, "cmd", "")));
         jw_kstr(w, "note", json_get_str(j, "note", NULL));
         jw_kstr(w, "cwd", json_get_str(j, "cwd", NULL));
         write_time(w, "startedAt", j);
@@ -211,6 +221,7 @@ static void coroutine_fn do_wait(struct procs *p)
         struct err e = { 0 };
 
         exec_result_init(&res, p->t->c->objects);
+        exec_result_mask(&res, p->t->mask, true);
         if (!until_head(p, head) || wait_left(p, limit)) {
                 json_unref(head);
                 return;
@@ -221,7 +232,7 @@ static void coroutine_fn do_wait(struct procs *p)
         int r = guest_open(p->t->c, p->b->id, head, &g, &e);
         if (r == 0) {
                 g.idle_ms = limit + 30000;
-                r = exec_collect(p->t->c, &g, &res, &job, &e);
+                r = exec_collect(p->t->c, &g, json_has(p->t->args, "tail") ? MASK_CUT_BEFORE : 0, &res, &job, &e);
         }
         if (r < 0) {
                 fail(p, r, &e);

@@ -46,6 +46,7 @@ void coroutine_fn tool_sandbox_start(struct tool_call *t)
                 .image = json_get_str(t->args, "image", NULL),
                 .size = json_get_str(t->args, "size", "medium"),
                 .services = json_get(t->args, "services"),
+                .secrets = json_get(t->args, "secrets"),
                 .wait_capacity_ms = wait_ms < t->who->wait_ms ? wait_ms : t->who->wait_ms,
                 .waiting = waiting_for_room,
                 .arg = t,

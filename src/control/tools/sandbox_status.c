@@ -1,4 +1,5 @@
 #include "control/guest_client.h"
+#include "control/secrets.h"
 #include "control/tool.h"
 
 #include "base/clock.h"
@@ -131,6 +132,10 @@ void coroutine_fn tool_sandbox_status(struct tool_call *t)
         jw_raw(&w, str_of(row.repos));
         if (cstr_eq(row.state, "running") && map_get(t->c->boxes, str_of(id)))
                 write_live(t, &w, id);
+        if (box_has_secrets(t->c, id)) {
+                jw_key(&w, "secrets");
+                box_secret_names(t->c, id, &w);
+        }
         jw_karr(&w, "links");
         jw_end(&w);
         jw_karr(&w, "linkedFrom");

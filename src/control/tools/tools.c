@@ -1,4 +1,5 @@
 /* The dispatcher: from a tool's name and raw arguments to the function that runs it. */
+#include "control/secrets.h"
 #include "control/tool.h"
 
 #include "base/log.h"
@@ -28,8 +29,8 @@ static void (*const functions[TOOL_COUNT])(struct tool_call *t) = {
         [TOOL_SANDBOX_START] = tool_sandbox_start,   [TOOL_SANDBOX_LIST] = tool_sandbox_list,
         [TOOL_SANDBOX_STATUS] = tool_sandbox_status, [TOOL_SANDBOX_EXEC] = tool_sandbox_exec,
         [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,   [TOOL_SANDBOX_GET] = tool_sandbox_get,
-        [TOOL_SANDBOX_STOP] = tool_sandbox_stop,     [TOOL_SANDBOX_SYNC] = adapter_only,
-        [TOOL_SANDBOX_PULL] = adapter_only,
+        [TOOL_SANDBOX_STOP] = tool_sandbox_stop,     [TOOL_SANDBOX_SECRETS] = tool_sandbox_secrets,
+        [TOOL_SANDBOX_SYNC] = adapter_only,          [TOOL_SANDBOX_PULL] = adapter_only,
 };
 
 int tools_new(struct control *c, struct tools **ret, struct err *e)
@@ -59,11 +60,34 @@ void tools_free(struct tools *t)
         free(t);
 }
 
+/*
+ * What the call says about a box that holds secrets is masked, whichever tool says it. When they cannot be opened, a box
+ * can still be looked at (what is stored of it was masked when it was written) and stopped; nothing new comes out of it.
+ */
+static int mask_call(struct tool_call *t, int tool, struct mask **ret)
+{
+        const char *id = json_get_str(t->args, "id", NULL);
+        const struct box *b = id ? map_get(t->c->boxes, str_of(id)) : NULL;
+        struct err e = { 0 };
+
+        if (!b || !cstr_eq(b->account, t->who->account))
+                return 0;
+        int r = box_mask(t->c, b->id, ret, &e);
+        if (r < 0 && tool != TOOL_SANDBOX_STATUS && tool != TOOL_SANDBOX_STOP) {
+                mcp_fail(t->r, "%s: %s", t->name, err_text(&e));
+                return r;
+        }
+        t->mask = *ret;
+        mcp_mask(t->r, *ret);
+        return 0;
+}
+
 int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, const struct json *args, void *arg)
 {
         struct tools *tools = arg;
         _cleanup_json_ struct json *none = args ? NULL : json_obj();
-        struct tool_call t = { tools->c, mcp_user(r), r, args ? args : none, tool->name };
+        _cleanup_mask_ struct mask *mask = NULL;
+        struct tool_call t = { tools->c, mcp_user(r), r, args ? args : none, tool->name, NULL };
         struct err e = { 0 };
 
         agent_called(t.c, t.who);
@@ -71,7 +95,8 @@ int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, 
                 mcp_fail(r, "%s: %s; nothing was run", tool->name, err_text(&e));
                 return 0;
         }
-        functions[tool->id](&t);
+        if (mask_call(&t, tool->id, &mask) == 0)
+                functions[tool->id](&t);
         return 0;
 }
 

@@ -93,7 +93,7 @@ static void coroutine_fn attempt_main(void *arg)
         a->r = guest_open(a->c, "box", json_obj(), &g, &a->e);
         g.idle_ms = 20000;
         if (a->r == 0 && a->res)
-                a->r = exec_collect(a->c, &g, a->res, &a->answer, &a->e);
+                a->r = exec_collect(a->c, &g, 0, a->res, &a->answer, &a->e);
         else if (a->r == 0)
                 a->r = guest_finish(&g, &a->e);
         guest_close(&g);
