@@ -129,8 +129,12 @@ static bool skips(struct mask_stream *s, unsigned char c)
 static void step(struct mask_stream *s, int which, unsigned char c)
 {
         const struct trie *t = &s->m->tries[which];
+        const struct trie_node *old = &t->nodes[s->state[which]];
         uint32_t node = s->state[which] = trie_step(t, s->state[which], c);
         uint32_t found = t->nodes[node].longest;
+
+        if (s->prefixes && old->depth >= MASK_PREFIX_MIN && t->nodes[node].depth <= old->depth)
+                add_span(s, begin_of(s, which, old->depth), s->at, old->owner);
 
         s->at++; /* for begin_of */
         if (found)
@@ -299,6 +303,7 @@ int mask_text(struct mask *m, struct str text, unsigned cuts, struct buf *out)
         struct into x = { out, 0 };
 
         begin(&s, m, min_size(max_size(text.n, 64), SLICE));
+        s.prefixes = cuts & MASK_CUT_INSIDE;
         if (cuts & MASK_CUT_BEFORE)
                 mask_beginning(&s, text);
         mask_feed(&s, text.p, text.n, add_into, &x);
@@ -307,14 +312,24 @@ int mask_text(struct mask *m, struct str text, unsigned cuts, struct buf *out)
         return x.r;
 }
 
-char *mask_cstr(struct mask *m, const char *text)
+static char *mask_string(struct mask *m, const char *text, unsigned cuts)
 {
         _cleanup_buf_ struct buf out = BUF_MAX(SIZE_MAX / 2);
 
         if (!m || !text)
                 return xstrdup(text);
-        (void) mask_text(m, str_of(text), 0, &out);
+        (void) mask_text(m, str_of(text), cuts, &out);
         return out.p ? buf_steal(&out) : xstrdup("");
+}
+
+char *mask_cstr(struct mask *m, const char *text)
+{
+        return mask_string(m, text, 0);
+}
+
+char *mask_error(struct mask *m, const char *text)
+{
+        return mask_string(m, text, MASK_CUT_INSIDE | MASK_CUT_AFTER);
 }
 
 int mask_json(struct mask *m, struct str text, struct buf *out)

@@ -18,6 +18,7 @@ struct mask_value {
 
 #define MASK_VALUE_MIN ((size_t) 6) /* a shorter one would be found everywhere by chance */
 #define MASK_FRAGMENT_MIN 4         /* of a value that a cut of the text went through */
+#define MASK_PREFIX_MIN 8           /* the same where a text may have been cut anywhere */
 
 /* Values shorter than MASK_VALUE_MIN are passed over. -E2BIG: too many or too long for what one mask may take. */
 int mask_new(const struct mask_value *values, size_t n, struct mask **ret);
@@ -42,6 +43,7 @@ struct mask_stream {
         uint64_t from, at;   /* the place of the first of them, and of the next byte */
         uint32_t state[2];   /* of the two automata */
         unsigned char last;  /* the byte before `at` */
+        bool prefixes;       /* MASK_CUT_INSIDE */
         struct mask_span *spans; /* what is to go of pend: in order, without overlaps */
         size_t n_spans, first_span, cap_spans;
         uint64_t *breaks; /* line breaks in pend that wrapped spellings are read across */
@@ -55,12 +57,14 @@ void mask_feed(struct mask_stream *s, const void *p, size_t n, mask_sink sink, v
 void mask_end(struct mask_stream *s, bool cut, mask_sink sink, void *arg);
 void mask_done(struct mask_stream *s); /* wipes what was held back */
 
-enum { MASK_CUT_BEFORE = 1, MASK_CUT_AFTER = 2 };
+enum { MASK_CUT_BEFORE = 1, MASK_CUT_AFTER = 2, MASK_CUT_INSIDE = 4 };
 /* One text as a whole, appended to out: 0, -ENOBUFS. cuts says on which sides it was cut off: fragments of values are
- * masked there as well. m must not be NULL. */
+ * masked there as well. Inside: it may quote others that were cut, so the beginnings of values go wherever they are, from
+ * MASK_PREFIX_MIN characters on. m must not be NULL. */
 int mask_text(struct mask *m, struct str text, unsigned cuts, struct buf *out);
 /* The masked text, allocated. A copy of it when m is NULL; NULL for NULL. */
 char *mask_cstr(struct mask *m, const char *text);
+char *mask_error(struct mask *m, const char *text); /* the same for a message that quotes, and cuts what it quotes */
 /* One JSON value, its strings masked (not its keys, and nothing across two of them): 0, -EINVAL, -ENOBUFS. */
 int mask_json(struct mask *m, struct str text, struct buf *out);
 /* Whether something in it would be masked. False when m is NULL. */

@@ -112,10 +112,32 @@ static int add_percent(struct buf *b, struct str value, uint16_t rule, struct tr
         return r;
 }
 
+/* Inside $'…' of a shell and in the literals of many languages: with ' escaped, or as it is. */
+static int add_literal(struct buf *b, struct str value, uint16_t rule, struct trie *t)
+{
+        static const char special[] = "\\\n\t\r'", letter[] = "\\ntr'";
+        int r = 0;
+
+        for (size_t quoted = 0; quoted < 2 && r == 0; quoted++) {
+                buf_clear(b);
+                for (size_t i = 0; i < value.n && r == 0; i++) {
+                        const char *at = value.p[i] ? strchr(special, value.p[i]) : NULL;
+
+                        if (at && (quoted || *at != '\''))
+                                r = buf_addf(b, "\\%c", letter[at - special]);
+                        else
+                                r = buf_addc(b, value.p[i]);
+                }
+                if (r == 0)
+                        r = trie_add(t, buf_str(b), rule);
+        }
+        return r;
+}
+
 /* Inside "…" and inside '…', as a shell prints its variables and traces its commands. */
 static int add_shell(struct buf *b, struct str value, uint16_t rule, struct trie *t)
 {
-        int r = 0;
+        int r = add_literal(b, value, rule, t);
 
         buf_clear(b);
         for (size_t i = 0; i < value.n && r == 0; i++) {

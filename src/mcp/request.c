@@ -363,7 +363,7 @@ void mcp_fail(struct mcp_request *r, const char *fmt, ...)
         buf_done(&r->blocks);
         r->broken = false;
         free(r->failure);
-        r->failure = mask_cstr(r->mask, buf_cstr(&text));
+        r->failure = mask_error(r->mask, buf_cstr(&text));
 }
 
 /* ---- the answer ---- */

@@ -91,11 +91,11 @@ int coroutine_fn tools_call(struct mcp_request *r, const struct mcp_tool *tool, 
         struct err e = { 0 };
 
         agent_called(t.c, t.who);
-        if (!tools_adapter_only[tool->id] && schema_check(tools->schemas[tool->id], t.args, &e) < 0) {
-                mcp_fail(r, "%s: %s; nothing was run", tool->name, err_text(&e));
+        if (mask_call(&t, tool->id, &mask) < 0) /* first: what is wrong with an argument quotes it */
                 return 0;
-        }
-        if (mask_call(&t, tool->id, &mask) == 0)
+        if (!tools_adapter_only[tool->id] && schema_check(tools->schemas[tool->id], t.args, &e) < 0)
+                mcp_fail(r, "%s: %s; nothing was run", tool->name, err_text(&e));
+        else
                 functions[tool->id](&t);
         return 0;
 }

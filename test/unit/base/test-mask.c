@@ -81,6 +81,7 @@ static void spellings(void **state)
         }
         _cleanup_mask_ struct mask *quoted = one("Q", "it's a secret");
         expect(quoted, "X='it'\\''s a secret'", "X='[secret Q]'");
+        expect(quoted, "$'it\\'s a secret' \"it's a secret\"", "$'[secret Q]' \"[secret Q]\"");
         expect(quoted, "it%27s%20a%20secret it's%20a%20secret", "[secret Q] [secret Q]");
 }
 
@@ -152,6 +153,8 @@ static void cut_off(void **state)
         expect_cut(m, "cdef 0123456789abcdef 0123", MASK_CUT_BEFORE | MASK_CUT_AFTER, "[secret T] [secret T] [secret T]");
         expect_cut(m, "M0NTY3\nODlhYmNkZWY= x", MASK_CUT_BEFORE, "[secret T]Y= x"); /* base64 of the rest: Y has bits of what could follow */
         expect_cut(m, "MDEyMzQ1\nNj", MASK_CUT_AFTER, "[secret T]");
+        expect_cut(m, "got \"0123456789abc\"; and 0123456 is no more", MASK_CUT_INSIDE, "got \"[secret T]\"; and 0123456 is no more");
+        expect_cut(m, "0123456780123456789abcdef", MASK_CUT_INSIDE, "[secret T][secret T]");
 }
 
 struct sum {
