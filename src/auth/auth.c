@@ -140,6 +140,7 @@ static const struct route {
         { "/sign-out", GET | POST, NULL, page_sign_out },
         { "/", GET, NULL, page_home },
         { "/settings", GET, NULL, page_settings },
+        { "/settings/secrets", GET | POST, NULL, page_secrets },
         { "/settings/", POST | BELOW, NULL, page_settings_action },
         { "/passkey/", POST | BELOW, NULL, passkey_action },
 };

@@ -18,6 +18,7 @@ void coroutine_fn page_sign_out(struct visit *v);
 void coroutine_fn page_home(struct visit *v);
 void coroutine_fn page_settings(struct visit *v);
 void coroutine_fn page_settings_action(struct visit *v);
+void coroutine_fn page_secrets(struct visit *v); /* secrets.c */
 void coroutine_fn passkey_action(struct visit *v);
 
 /* {"error": …, "error_description": …} (RFC 6749 §5.2), never cached. */

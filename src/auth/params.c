@@ -1,6 +1,7 @@
 #include "auth/params.h"
 
 #include "base/mem.h"
+#include "base/seal.h"
 #include "base/utf8.h"
 #include "http/url.h"
 
@@ -8,7 +9,8 @@
 
 int param_get(struct str query, const char *key, char **ret)
 {
-        _cleanup_buf_ struct buf value = BUF_MAX(FORM_MAX), name = BUF_MAX(FORM_MAX);
+        _cleanup_secret_ struct buf value = BUF_MAX(FORM_MAX); /* forms carry passwords and secrets */
+        _cleanup_buf_ struct buf name = BUF_MAX(FORM_MAX);
         struct str rest = query;
         int found = 0;
 
@@ -23,6 +25,7 @@ int param_get(struct str query, const char *key, char **ret)
                         continue;
                 if (found++)
                         return -EEXIST;
+                (void) buf_room(&value, v.n); /* at once: growing would leave copies */
                 if (url_decode(v, true, &value) < 0 || !utf8_valid(buf_str(&value)))
                         return -EINVAL;
         }

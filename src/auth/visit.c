@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "http/url.h"
 
 #include "pages_data.h"
@@ -136,7 +137,7 @@ void visit_free(struct visit *v)
         if (!v)
                 return;
         json_unref(v->data);
-        buf_done(&v->form);
+        buf_wipe(&v->form);
         free(v);
 }
 

@@ -59,6 +59,18 @@ async function tour(form, scheme, lang, first) {
         await page.fill('#note', 'Grace');
         await press(page, '#people form.line button');
         await look(page, `settings-invite-${tag}`);
+        await go('/settings/secrets', 'secrets');
+        await page.fill('#secret-name', 'GITHUB_TOKEN');
+        await page.fill('#secret-value', 'short');
+        await press(page, '#set button');
+        await look(page, `secrets-wrong-${tag}`);
+        if (await page.inputValue('#secret-value')) problems.push(`${tag}: a value came back`);
+        await page.fill('#secret-value', 'ghp_never-shown-again\nsecond line\n');
+        await press(page, '#set button');
+        await look(page, `secrets-set-${tag}`);
+        await page.click('.opens summary');
+        await look(page, `secrets-replace-${tag}`);
+        if ((await page.content()).includes('never-shown-again')) problems.push(`${tag}: the page holds a value`);
         await go(authorize, 'consent');
         // Keyboard alone: the first stop is the way around the header, and every stop can be seen.
         await page.goto(origin + '/settings');
