@@ -27,7 +27,8 @@ static int add_secret(const struct secret_row *s, void *arg)
         json_set_str(o, "changed", text);
         time_text(s->used_at, text);
         /* The texts of the page put one into the other. */
-        const char *line = visit_text(l->v, s->used_at ? "secret_used" : "secret_unused"), *at = strstr(line, "{used_at}");
+        const char *line = visit_text(l->v, s->used_at ? "secret_used" : "secret_unused"),
+                   *at = strstr(line, "{used_at}");
         _cleanup_free_ char *used =
                 at ? xasprintf("%.*s%s%s", (int) (at - line), line, text, at + strlen("{used_at}")) : xstrdup(line);
         json_set_str(o, "used", used);

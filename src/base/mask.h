@@ -1,10 +1,11 @@
 /*
  * mask: takes known secret values out of text, however the text is cut into pieces, in time linear in its length.
  *
- * A struct mask is what to look for: each value as it is, each long line of it, and its usual spellings (docs/secrets.md
- * lists them). It is reference counted, immutable, and wiped when the last reference goes. A struct mask_stream is one
- * text being masked; it holds a reference. Every byte that any occurrence covers goes, and "[secret NAME]" stands for
- * each run of occurrences that overlap. With no mask (NULL) nothing is looked at or copied. Nothing here suspends.
+ * A struct mask is what to look for: each value as it is, each long line of it, and its usual spellings
+ * (docs/secrets.md lists them). It is reference counted, immutable, and wiped when the last reference goes. A struct
+ * mask_stream is one text being masked; it holds a reference. Every byte that any occurrence covers goes, and "[secret
+ * NAME]" stands for each run of occurrences that overlap. With no mask (NULL) nothing is looked at or copied. Nothing
+ * here suspends.
  */
 #pragma once
 
@@ -38,12 +39,12 @@ struct mask_span {
 
 struct mask_stream {
         struct mask *m;
-        size_t slice;        /* bytes looked at in one go */
-        struct buf pend;     /* bytes that may belong to an occurrence which is not complete */
-        uint64_t from, at;   /* the place of the first of them, and of the next byte */
-        uint32_t state[2];   /* of the two automata */
-        unsigned char last;  /* the byte before `at` */
-        bool prefixes;       /* MASK_CUT_INSIDE */
+        size_t slice;            /* bytes looked at in one go */
+        struct buf pend;         /* bytes that may belong to an occurrence which is not complete */
+        uint64_t from, at;       /* the place of the first of them, and of the next byte */
+        uint32_t state[2];       /* of the two automata */
+        unsigned char last;      /* the byte before `at` */
+        bool prefixes;           /* MASK_CUT_INSIDE */
         struct mask_span *spans; /* what is to go of pend: in order, without overlaps */
         size_t n_spans, first_span, cap_spans;
         uint64_t *breaks; /* line breaks in pend that wrapped spellings are read across */
@@ -59,8 +60,8 @@ void mask_done(struct mask_stream *s); /* wipes what was held back */
 
 enum { MASK_CUT_BEFORE = 1, MASK_CUT_AFTER = 2, MASK_CUT_INSIDE = 4 };
 /* One text as a whole, appended to out: 0, -ENOBUFS. cuts says on which sides it was cut off: fragments of values are
- * masked there as well. Inside: it may quote others that were cut, so the beginnings of values go wherever they are, from
- * MASK_PREFIX_MIN characters on. m must not be NULL. */
+ * masked there as well. Inside: it may quote others that were cut, so the beginnings of values go wherever they are,
+ * from MASK_PREFIX_MIN characters on. m must not be NULL. */
 int mask_text(struct mask *m, struct str text, unsigned cuts, struct buf *out);
 /* The masked text, allocated. A copy of it when m is NULL; NULL for NULL. */
 char *mask_cstr(struct mask *m, const char *text);

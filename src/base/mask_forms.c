@@ -96,12 +96,8 @@ static int add_percent(struct buf *b, struct str value, uint16_t rule, struct tr
         static const struct {
                 const char *safe;
                 bool plus;
-        } kinds[] = { { "-._~", false },
-                      { "-._~!*'()", false },
-                      { "-._~!*'();/?:@&=+$,#", false },
-                      { "-._~/", false },
-                      { "*-._", true },
-                      { "-._~", true } };
+        } kinds[] = { { "-._~", false },  { "-._~!*'()", false }, { "-._~!*'();/?:@&=+$,#", false },
+                      { "-._~/", false }, { "*-._", true },       { "-._~", true } };
         int r = 0;
 
         for (size_t i = 0; i < 2 * ARRAY_LEN(kinds) && r == 0; i++) {

@@ -34,8 +34,9 @@ static uint32_t add_node(struct trie *t, uint32_t parent, unsigned char byte, ui
         if (t->n == t->cap)
                 t->nodes = grow(t->nodes, &t->cap, sizeof *t->nodes);
         uint32_t self = (uint32_t) t->n++;
-        t->nodes[self] =
-                (struct trie_node){ .depth = t->nodes[parent].depth + 1, .next = TRIE_NONE, .owner = rule, .byte = byte };
+        t->nodes[self] = (struct trie_node){
+                .depth = t->nodes[parent].depth + 1, .next = TRIE_NONE, .owner = rule, .byte = byte
+        };
         uint32_t next = t->nodes[parent].next;
         if (next == TRIE_NONE) {
                 t->nodes[parent].next = self;

@@ -1,6 +1,6 @@
 /*
- * mask_trie: the automaton behind base/mask.h (Aho and Corasick, 1975), made for few branches: a node with one child costs 24
- * bytes, one with more a table. The struct owns everything; nothing suspends.
+ * mask_trie: the automaton behind base/mask.h (Aho and Corasick, 1975), made for few branches: a node with one child
+ * costs 24 bytes, one with more a table. The struct owns everything; nothing suspends.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
- * seal: small secrets under a key: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha) by libsodium with a random 24-byte nonce.
- * What a sealed value belongs to is bound to it as context: it opens nowhere else. Nothing suspends.
+ * seal: small secrets under a key: XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha) by libsodium with a random 24-byte
+ * nonce. What a sealed value belongs to is bound to it as context: it opens nowhere else. Nothing suspends.
  */
 #pragma once
 

@@ -107,10 +107,11 @@ static int keep_copies(struct control *c, const char *box, const struct secret_v
         for (size_t i = 0; i < fresh->n && r == 0; i++)
                 bytes += holds(&held, fresh->v[i].name, secret_value(fresh, i)) ? 0 : fresh->v[i].len;
         if (r == 0 && (held.text.len + bytes > BOX_SECRETS_BYTES || held.n + fresh->n > BOX_SECRETS_COPIES))
-                r = err_set(e, -E2BIG,
-                            "a box takes at most %zu KiB of secret values in its life, those that were replaced included: "
-                            "this one has %zu bytes, and these are %zu more; start another box for them",
-                            BOX_SECRETS_BYTES >> 10, held.text.len, bytes);
+                r = err_set(
+                        e, -E2BIG,
+                        "a box takes at most %zu KiB of secret values in its life, those that were replaced included: "
+                        "this one has %zu bytes, and these are %zu more; start another box for them",
+                        BOX_SECRETS_BYTES >> 10, held.text.len, bytes);
         if (r == 0)
                 r = secret_key(c, false, key, e);
         if (r < 0)
@@ -193,22 +194,28 @@ int secret_values_mask(const struct secret_values *s, struct mask **ret, struct 
         return r < 0 ? err_sys(e, r, "what the box says cannot be masked") : 0;
 }
 
-int box_mask(struct control *c, const char *box, struct mask **ret, struct err *e)
+static int mask_of_copies(struct control *c, const char *box, struct mask **ret, struct err *e)
 {
         _cleanup_secrets_ struct secret_values held = { 0 };
+        int r = read_copies(c, box, &held, e);
+
+        if (r == 0)
+                r = secret_values_mask(&held, ret, e);
+        return r < 0 ? err_wrap(e, "the box %s holds secrets, so nothing it says can be shown", box) : 0;
+}
+
+int box_mask(struct control *c, const char *box, struct mask **ret, struct err *e)
+{
         struct box *b = map_get(c->boxes, str_of(box));
 
         *ret = NULL;
-        if (!b || !b->mask_known) {
-                int r = read_copies(c, box, &held, e);
+        if (!b)
+                return mask_of_copies(c, box, ret, e);
+        if (!b->mask_known) {
+                int r = mask_of_copies(c, box, &b->mask, e);
 
-                if (r == 0)
-                        r = secret_values_mask(&held, ret, e);
                 if (r < 0)
-                        return err_wrap(e, "the box %s holds secrets, so nothing it says can be shown", box);
-                if (!b)
-                        return 0;
-                b->mask = steal_ptr(*ret);
+                        return r;
                 b->mask_known = true;
         }
         b->mask_used_at = loop_now();
@@ -244,7 +251,8 @@ void box_secrets_end(struct control *c, const char *box)
 {
         forget_mask(c, box);
         if (box_secrets_drop(c->db, box) < 0)
-                log_warning("the sealed copies of secrets of box %s could not be removed; the janitor tries again", box);
+                log_warning("the sealed copies of secrets of box %s could not be removed; the janitor tries again",
+                            box);
 }
 
 static int wipe_idle(struct str id, void *value, void *arg)

@@ -74,8 +74,8 @@ struct box {
         unsigned calls;    /* running exec and file calls */
         char *running_note;
         struct waitq changed;
-        struct mask *mask;   /* of the secrets it holds (secrets.h), while mask_known */
-        bool mask_known;     /* read from the store since it last changed */
+        struct mask *mask; /* of the secrets it holds (secrets.h), while mask_known */
+        bool mask_known;   /* read from the store since it last changed */
         int64_t mask_used_at;
 };
 

@@ -34,8 +34,8 @@ void exec_result_done(struct exec_result *r);
 int coroutine_fn exec_run(struct control *c, const struct identity *who, struct box *b, const struct exec_request *q,
                           struct exec_result *ret, struct err *e);
 
-/* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). cuts: on which
- * sides the kept output is cut off by what was asked (MASK_CUT_…). */
+/* Reads a job's record and kept output (procs wait) into ret; job gets the result object (owned by the caller). cuts:
+ * on which sides the kept output is cut off by what was asked (MASK_CUT_…). */
 int coroutine_fn exec_collect(struct control *c, struct guest_op *g, unsigned cuts, struct exec_result *ret,
                               struct json **job, struct err *e);
 /* When the daemon sent only head and tail of a job's stream ("stdout", "stderr"): gets all of it for outputUrl, where

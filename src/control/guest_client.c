@@ -23,7 +23,8 @@ int coroutine_fn guest_open(struct control *c, const char *box, struct json *hea
         return guest_open_text(c, box, buf_str(&text), ret, e);
 }
 
-int coroutine_fn guest_open_text(struct control *c, const char *box, struct str text, struct guest_op *ret, struct err *e)
+int coroutine_fn guest_open_text(struct control *c, const char *box, struct str text, struct guest_op *ret,
+                                 struct err *e)
 {
         *ret = (struct guest_op){ .idle_ms = -1, .send_ms = SEND_MS };
         int r = c->driver->ops->connect(c->driver, box, &ret->s, e);

@@ -66,13 +66,13 @@ void coroutine_fn rest_fail(struct rest *r, int code, const struct err *e)
                 unsigned status;
                 const char *name;
         } map[] = {
-                { -EINVAL, 400, "invalid" },   { -EBADMSG, 400, "invalid" },    { -EPROTO, 400, "invalid" },
-                { -EPERM, 400, "refused" },    { -EXDEV, 400, "refused" },      { -ELOOP, 400, "refused" },
-                { -EACCES, 400, "refused" },   { -ENOTDIR, 400, "invalid" },    { -EISDIR, 400, "invalid" },
-                { -ENOENT, 404, "not_found" }, { -ESTALE, 409, "not_running" }, { -EBUSY, 409, "busy" },
-                { -EEXIST, 409, "exists" },    { -EMSGSIZE, 413, "too_large" }, { -E2BIG, 413, "too_large" },
-                { -EDQUOT, 409, "limit" },     { -ENOKEY, 500, "secrets_key" },
-                { -ENOSPC, 507, "disk_full" }, { -EAGAIN, 503, "unavailable" },
+                { -EINVAL, 400, "invalid" },     { -EBADMSG, 400, "invalid" },    { -EPROTO, 400, "invalid" },
+                { -EPERM, 400, "refused" },      { -EXDEV, 400, "refused" },      { -ELOOP, 400, "refused" },
+                { -EACCES, 400, "refused" },     { -ENOTDIR, 400, "invalid" },    { -EISDIR, 400, "invalid" },
+                { -ENOENT, 404, "not_found" },   { -ESTALE, 409, "not_running" }, { -EBUSY, 409, "busy" },
+                { -EEXIST, 409, "exists" },      { -EMSGSIZE, 413, "too_large" }, { -E2BIG, 413, "too_large" },
+                { -EDQUOT, 409, "limit" },       { -ENOKEY, 500, "secrets_key" }, { -ENOSPC, 507, "disk_full" },
+                { -EAGAIN, 503, "unavailable" },
         };
 
         if (code == -ECANCELED || call_gone(r->call))

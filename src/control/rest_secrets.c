@@ -54,8 +54,9 @@ static void wipe_value(struct json *body)
 static int only_value(const char *key, struct json *value, void *arg)
 {
         (void) value;
-        return cstr_eq(key, "value") ? 0
-                                     : err_set(arg, -EINVAL, "the body is {\"value\": \"…\"}; \"%.80s\" is not known", key);
+        return cstr_eq(key, "value")
+                       ? 0
+                       : err_set(arg, -EINVAL, "the body is {\"value\": \"…\"}; \"%.80s\" is not known", key);
 }
 
 static int read_value(struct json *body, struct str *ret, struct err *e)

@@ -17,15 +17,17 @@ static int read_key(int fd, unsigned char key[SEAL_KEY_LEN], struct err *e)
         if (fstat(fd, &st) < 0)
                 return err_sys(e, -errno, "secrets.key");
         if (!S_ISREG(st.st_mode) || st.st_size != SEAL_KEY_LEN)
-                return err_set(e, -ENOKEY,
-                               "secrets.key in the server's state folder is no key file of %d bytes (it has %lld): put the "
-                               "right file back",
-                               SEAL_KEY_LEN, (long long) st.st_size);
+                return err_set(
+                        e, -ENOKEY,
+                        "secrets.key in the server's state folder is no key file of %d bytes (it has %lld): put the "
+                        "right file back",
+                        SEAL_KEY_LEN, (long long) st.st_size);
         if (st.st_mode & 077)
-                return err_set(e, -ENOKEY,
-                               "secrets.key in the server's state folder can be read by others than its owner (mode %03o): "
-                               "run chmod 600 on it",
-                               (unsigned) st.st_mode & 0777);
+                return err_set(
+                        e, -ENOKEY,
+                        "secrets.key in the server's state folder can be read by others than its owner (mode %03o): "
+                        "run chmod 600 on it",
+                        (unsigned) st.st_mode & 0777);
         ssize_t n = pread(fd, key, SEAL_KEY_LEN, 0);
         if (n != SEAL_KEY_LEN)
                 return err_set(e, -ENOKEY, "secrets.key in the server's state folder cannot be read");
@@ -45,10 +47,11 @@ int secret_key(struct control *c, bool make, unsigned char key[SEAL_KEY_LEN], st
         if (any < 0)
                 return err_sys(e, any, "database");
         if (any || !make)
-                return err_set(e, -ENOKEY,
-                               "secrets.key is missing from the server's state folder, and no secret that was set can be "
-                               "opened without it: put the file back, or delete the secrets, stop the boxes that hold "
-                               "any, and set them again");
+                return err_set(
+                        e, -ENOKEY,
+                        "secrets.key is missing from the server's state folder, and no secret that was set can be "
+                        "opened without it: put the file back, or delete the secrets, stop the boxes that hold "
+                        "any, and set them again");
         random_bytes(key, SEAL_KEY_LEN);
         log_info("secrets.key is made: what seals the secrets; keep a copy apart from those of the database");
         return file_write_atomic(AT_FDCWD, path, key, SEAL_KEY_LEN, 0600, e);

@@ -13,9 +13,9 @@
 int secret_name_check(const char *name, struct err *e)
 {
         /* A box's shells and loaders live by these. */
-        static const char *const taken[] = { "PATH",  "HOME", "USER",     "LOGNAME", "SHELL", "LANG",      "TERM",
-                                             "PWD",   "IFS",  "OLDPWD",   "SHLVL",   "ENV",   "SHELLOPTS", "BASHOPTS",
-                                             "PS4",   "_",    "BASH_ENV", "DISPLAY", "TMPDIR" };
+        static const char *const taken[] = { "PATH", "HOME", "USER",     "LOGNAME", "SHELL", "LANG",      "TERM",
+                                             "PWD",  "IFS",  "OLDPWD",   "SHLVL",   "ENV",   "SHELLOPTS", "BASHOPTS",
+                                             "PS4",  "_",    "BASH_ENV", "DISPLAY", "TMPDIR" };
         size_t n = strlen(name);
         bool ok = n > 0 && n <= SECRET_NAME_MAX && !(name[0] >= '0' && name[0] <= '9');
 
@@ -29,7 +29,8 @@ int secret_name_check(const char *name, struct err *e)
         for (size_t i = 0; i < ARRAY_LEN(taken); i++)
                 ok = ok && !cstr_eq(taken[i], name);
         if (!ok || str_starts(str_of(name), STR("LD_")))
-                return err_set(e, -EINVAL, "\"%s\" cannot be a secret's name: a box needs that variable for itself", name);
+                return err_set(e, -EINVAL, "\"%s\" cannot be a secret's name: a box needs that variable for itself",
+                               name);
         return 0;
 }
 
@@ -39,13 +40,15 @@ static int value_check(struct str value, struct err *e)
                 return err_set(e, -E2BIG, "a secret's value has at most %zu bytes, this one has %zu", SECRET_VALUE_MAX,
                                value.n);
         if (value.n < MASK_VALUE_MIN)
-                return err_set(e, -EINVAL,
-                               "a secret's value has at least %zu bytes, this one has %zu: so short a text cannot be taken "
-                               "out of what a box prints without harm",
-                               MASK_VALUE_MIN, value.n);
+                return err_set(
+                        e, -EINVAL,
+                        "a secret's value has at least %zu bytes, this one has %zu: so short a text cannot be taken "
+                        "out of what a box prints without harm",
+                        MASK_VALUE_MIN, value.n);
         if (memchr(value.p, '\0', value.n) || !utf8_valid(value))
-                return err_set(e, -EINVAL, "a secret's value is UTF-8 without a NUL character: encode other bytes, for "
-                                           "example as base64");
+                return err_set(e, -EINVAL,
+                               "a secret's value is UTF-8 without a NUL character: encode other bytes, for "
+                               "example as base64");
         return 0;
 }
 
@@ -122,10 +125,11 @@ int secret_values_add(struct secret_values *s, const unsigned char key[SEAL_KEY_
                 return err_set(e, -E2BIG, "a box takes at most %zu KiB of secret values, and these are more",
                                BOX_SECRETS_BYTES >> 10);
         if (r == -EKEYREJECTED)
-                return err_set(e, -ENOKEY,
-                               "the secret \"%s\" was sealed with another secrets.key than the one in the server's state "
-                               "folder: put that file back, or set the secret again",
-                               name);
+                return err_set(
+                        e, -ENOKEY,
+                        "the secret \"%s\" was sealed with another secrets.key than the one in the server's state "
+                        "folder: put that file back, or set the secret again",
+                        name);
         if (r < 0)
                 return err_set(e, -ENOKEY, "what is kept of the secret \"%s\" is damaged: set it again", name);
         s->v = xrealloc(s->v, (s->n + 1) * sizeof *s->v);
@@ -150,12 +154,13 @@ static int open_named(struct control *c, const char *account, const char *name, 
         int r = secrets_get(c->db, account, name, &row, &sealed);
 
         if (r < 0)
-                return r == -ENOENT ? err_set(e, r,
-                                              "there is no secret \"%.80s\": sandbox_secrets without arguments names those "
-                                              "there are, and a person sets one on the settings page or with PUT "
-                                              "/v1/secrets/NAME",
-                                              name)
-                                    : err_sys(e, r, "database");
+                return r == -ENOENT
+                               ? err_set(e, r,
+                                         "there is no secret \"%.80s\": sandbox_secrets without arguments names those "
+                                         "there are, and a person sets one on the settings page or with PUT "
+                                         "/v1/secrets/NAME",
+                                         name)
+                               : err_sys(e, r, "database");
         secret_context(&context, KIND, account, name);
         return secret_values_add(ret, key, buf_str(&context), name, sealed.p, sealed.len, e);
 }

@@ -1,10 +1,10 @@
 /*
  * secrets: values that an account keeps here and gives to boxes as environment variables (docs/secrets.md).
  *
- * At rest they are sealed (base/seal.h) with the key in secrets.key of the state folder; a value is in memory only while it
- * is set, given to a box, or looked for in what a box prints. A box's daemon keeps what it was given in its memory; the
- * store keeps sealed copies for as long as the box lives, so that everything it prints is masked, whatever became of the
- * secret meanwhile.
+ * At rest they are sealed (base/seal.h) with the key in secrets.key of the state folder; a value is in memory only
+ * while it is set, given to a box, or looked for in what a box prints. A box's daemon keeps what it was given in its
+ * memory; the store keeps sealed copies for as long as the box lives, so that everything it prints is masked, whatever
+ * became of the secret meanwhile.
  */
 #pragma once
 
@@ -13,13 +13,13 @@
 #include "control/control.h"
 #include "store/secrets.h"
 
-#define SECRETS_MAX 100                         /* of one account */
-#define SECRET_VALUE_MAX ((size_t) 16 << 10)    /* of one value */
-#define BOX_SECRETS_BYTES ((size_t) 32 << 10)   /* of all values that one box holds or was given */
+#define SECRETS_MAX 100                       /* of one account */
+#define SECRET_VALUE_MAX ((size_t) 16 << 10)  /* of one value */
+#define BOX_SECRETS_BYTES ((size_t) 32 << 10) /* of all values that one box holds or was given */
 #define BOX_SECRETS_COPIES 200
 
-/* secret_key.c: reads the key; wipe it after use. make: makes one when there is none and nothing is sealed yet. -ENOKEY: it
- * is missing, or no file of 32 bytes that only its owner can read; with what to do in e. */
+/* secret_key.c: reads the key; wipe it after use. make: makes one when there is none and nothing is sealed yet.
+ * -ENOKEY: it is missing, or no file of 32 bytes that only its owner can read; with what to do in e. */
 int secret_key(struct control *c, bool make, unsigned char key[SEAL_KEY_LEN], struct err *e);
 
 /* ---- of an account (secrets.c) ---- */
@@ -40,7 +40,7 @@ struct secret_values {
                 char name[SECRET_NAME_MAX + 1];
                 size_t at, len; /* in text */
                 bool given;     /* of a box's copy: it has it for sure */
-        } *v;
+        } * v;
         size_t n;
 };
 void secret_values_done(struct secret_values *s);
@@ -51,8 +51,8 @@ int secret_values_add(struct secret_values *s, const unsigned char key[SEAL_KEY_
                       const char *name, const void *sealed, size_t n, struct err *e);
 /* "<kind> NUL <owner> NUL <name>": what a sealed value is bound to. */
 void secret_context(struct buf *b, const char *kind, const char *owner, const char *name);
-/* The account's secrets of these names (an array of strings; twice the same counts once): -EINVAL, -ENOENT by name, -ENOKEY,
- * -E2BIG when they are more than a box takes. */
+/* The account's secrets of these names (an array of strings; twice the same counts once): -EINVAL, -ENOENT by name,
+ * -ENOKEY, -E2BIG when they are more than a box takes. */
 int secrets_open(struct control *c, const char *account, const struct json *names, struct secret_values *ret,
                  struct err *e);
 
@@ -61,8 +61,8 @@ int secrets_open(struct control *c, const char *account, const struct json *name
 /* Gives the box the account's secrets of these names, for every later command: all of them or none. */
 int coroutine_fn secrets_give(struct control *c, const char *account, const char *box, const struct json *names,
                               struct err *e);
-/* What masks everything the box says: a reference in *ret, NULL when it holds no secret. -ENOKEY: it holds some, and they
- * cannot be opened; nothing it prints may be shown then. */
+/* What masks everything the box says: a reference in *ret, NULL when it holds no secret. -ENOKEY: it holds some, and
+ * they cannot be opened; nothing it prints may be shown then. */
 int box_mask(struct control *c, const char *box, struct mask **ret, struct err *e);
 /* The names that the box holds, as strings into an array. */
 void box_secret_names(struct control *c, const char *box, struct jw *w);

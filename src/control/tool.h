@@ -15,7 +15,8 @@ struct tool_call {
         struct mcp_request *r;
         const struct json *args; /* already checked against the tool's inputSchema */
         const char *name;
-        struct mask *mask; /* of the box in `id`: what it says goes through it; NULL when it holds no secret. Borrowed */
+        struct mask
+                *mask; /* of the box in `id`: what it says goes through it; NULL when it holds no secret. Borrowed */
 };
 
 void coroutine_fn tool_sandbox_start(struct tool_call *t);

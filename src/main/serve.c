@@ -441,8 +441,8 @@ int cmd_serve(int argc, char **argv)
                 /* A core or a debugger of the same uid would hold keys. */
                 (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 #endif
-                /* Also where the kernel is told to write cores of such processes. After the fork of what makes boxes: they
-                 * may have theirs. */
+                /* Also where the kernel is told to write cores of such processes. After the fork of what makes boxes:
+                 * they may have theirs. */
                 struct rlimit none = { 0 };
                 (void) setrlimit(RLIMIT_CORE, &none);
                 r = run(&s, &e);

@@ -83,8 +83,8 @@ const char *mcp_client(const struct mcp_request *r); /* "name/version" as the cl
 bool mcp_has_progress(const struct mcp_request *r);  /* the caller sent a progress token */
 /* The client cancelled: undo. A wait that returns -ECANCELED without this is the server stopping. */
 bool mcp_cancelled(const struct mcp_request *r);
-/* From here on the values that m knows go from everything the handler says: results, failures, progress, messages. Takes a
- * reference of its own; NULL: nothing goes. */
+/* From here on the values that m knows go from everything the handler says: results, failures, progress, messages.
+ * Takes a reference of its own; NULL: nothing goes. */
 void mcp_mask(struct mcp_request *r, struct mask *m);
 /* Reports progress (sent when a token came; also switches the answer to a stream). value must grow; total <= 0 =
  * unknown. */

@@ -120,11 +120,12 @@ static const char step_2[] =
         "CREATE INDEX tokens_by_grant ON tokens(grant_id);"
         "CREATE INDEX tokens_by_expiry ON tokens(expires_at);";
 
-/* Values that boxes get as environment variables, sealed (base/seal.h). A box keeps copies of what it was given until it
- * ends: what it prints is masked also after a secret was replaced or deleted. given: the box has it for sure. */
+/* Values that boxes get as environment variables, sealed (base/seal.h). A box keeps copies of what it was given until
+ * it ends: what it prints is masked also after a secret was replaced or deleted. given: the box has it for sure. */
 static const char step_3[] =
         "CREATE TABLE secrets ("
-        "  account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE, name TEXT NOT NULL, sealed BLOB NOT NULL,"
+        "  account_id TEXT NOT NULL REFERENCES accounts(id) ON DELETE CASCADE, name TEXT NOT NULL, sealed BLOB NOT "
+        "NULL,"
         "  created_at INTEGER NOT NULL, changed_at INTEGER NOT NULL, used_at INTEGER,"
         "  PRIMARY KEY (account_id, name)"
         ") STRICT, WITHOUT ROWID;"

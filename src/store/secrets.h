@@ -1,6 +1,6 @@
 /*
- * secrets: sealed values by account and name, and the copies of them that boxes hold. Nothing here can open one. Times are
- * the caller's. Blobs given to a callback are valid during it; it must not use the database.
+ * secrets: sealed values by account and name, and the copies of them that boxes hold. Nothing here can open one. Times
+ * are the caller's. Blobs given to a callback are valid during it; it must not use the database.
  */
 #pragma once
 
@@ -18,8 +18,9 @@ struct secret_row {
 int secrets_put(struct db *db, const char *account, const char *name, const void *sealed, size_t n, int64_t now,
                 struct err *e);
 int secrets_delete(struct db *db, const char *account, const char *name); /* -ENOENT */
-int secrets_get(struct db *db, const char *account, const char *name, struct secret_row *ret, struct buf *sealed); /* -ENOENT;
-                                                                                                  sealed may be NULL */
+int secrets_get(struct db *db, const char *account, const char *name, struct secret_row *ret,
+                struct buf *sealed); /* -ENOENT;
+                    sealed may be NULL */
 /* By name. fn's non-zero stops and is returned. */
 int secrets_each(struct db *db, const char *account, int (*fn)(const struct secret_row *s, void *arg), void *arg);
 int64_t secrets_count(struct db *db, const char *account);

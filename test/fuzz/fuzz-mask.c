@@ -1,5 +1,5 @@
-/* Lines up to an empty one are values; the rest is a text, whose first byte says how it is cut into pieces. What comes out
- * must be what the naive search says, and the same in pieces. */
+/* Lines up to an empty one are values; the rest is a text, whose first byte says how it is cut into pieces. What comes
+ * out must be what the naive search says, and the same in pieces. */
 #include "fuzz.h"
 
 #include "base/mask.h"
@@ -47,8 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (mask_new(values, n, &m) < 0)
                 abort();
         naive_mask(values, n, in, &want);
-        if (mask_text(m, in, 0, &whole) < 0 ||
-            mask_text(m, in, MASK_CUT_BEFORE | MASK_CUT_AFTER, &cut) < 0)
+        if (mask_text(m, in, 0, &whole) < 0 || mask_text(m, in, MASK_CUT_BEFORE | MASK_CUT_AFTER, &cut) < 0)
                 abort();
         same(&whole, &want);
         mask_begin(&s, m);

@@ -61,8 +61,9 @@ void tools_free(struct tools *t)
 }
 
 /*
- * What the call says about a box that holds secrets is masked, whichever tool says it. When they cannot be opened, a box
- * can still be looked at (what is stored of it was masked when it was written) and stopped; nothing new comes out of it.
+ * What the call says about a box that holds secrets is masked, whichever tool says it. When they cannot be opened, a
+ * box can still be looked at (what is stored of it was masked when it was written) and stopped; nothing new comes out
+ * of it.
  */
 static int mask_call(struct tool_call *t, int tool, struct mask **ret)
 {

@@ -129,7 +129,9 @@ static void lines_of_a_key(void **state)
 
 static void several(void **state)
 {
-        const struct mask_value v[] = { { "A", STR("abcdef") }, { "B", STR("defghi") }, { "C", STR("abcdefghijk") }, { "S", STR("short") } };
+        const struct mask_value v[] = {
+                { "A", STR("abcdef") }, { "B", STR("defghi") }, { "C", STR("abcdefghijk") }, { "S", STR("short") }
+        };
         _cleanup_mask_ struct mask *m = make(v, ARRAY_LEN(v));
 
         expect(m, "abcdef", "[secret A]");
@@ -150,10 +152,13 @@ static void cut_off(void **state)
         expect_cut(m, "9abcdef x", 0, "9abcdef x");
         expect_cut(m, "9abcdef x", MASK_CUT_BEFORE, "[secret T] x");
         expect_cut(m, "def x", MASK_CUT_BEFORE, "def x");
-        expect_cut(m, "cdef 0123456789abcdef 0123", MASK_CUT_BEFORE | MASK_CUT_AFTER, "[secret T] [secret T] [secret T]");
-        expect_cut(m, "M0NTY3\nODlhYmNkZWY= x", MASK_CUT_BEFORE, "[secret T]Y= x"); /* base64 of the rest: Y has bits of what could follow */
+        expect_cut(m, "cdef 0123456789abcdef 0123", MASK_CUT_BEFORE | MASK_CUT_AFTER,
+                   "[secret T] [secret T] [secret T]");
+        expect_cut(m, "M0NTY3\nODlhYmNkZWY= x", MASK_CUT_BEFORE,
+                   "[secret T]Y= x"); /* base64 of the rest: Y has bits of what could follow */
         expect_cut(m, "MDEyMzQ1\nNj", MASK_CUT_AFTER, "[secret T]");
-        expect_cut(m, "got \"0123456789abc\"; and 0123456 is no more", MASK_CUT_INSIDE, "got \"[secret T]\"; and 0123456 is no more");
+        expect_cut(m, "got \"0123456789abc\"; and 0123456 is no more", MASK_CUT_INSIDE,
+                   "got \"[secret T]\"; and 0123456 is no more");
         expect_cut(m, "0123456780123456789abcdef", MASK_CUT_INSIDE, "[secret T][secret T]");
 }
 
@@ -285,10 +290,11 @@ static void too_much(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(plain),          cmocka_unit_test(spellings),          cmocka_unit_test(base64),
-                cmocka_unit_test(lines_of_a_key), cmocka_unit_test(several),            cmocka_unit_test(cut_off),
-                cmocka_unit_test(bounded),        cmocka_unit_test(like_the_naive_one), cmocka_unit_test(nothing_to_mask),
-                cmocka_unit_test(too_much),
+                cmocka_unit_test(plain),           cmocka_unit_test(spellings),
+                cmocka_unit_test(base64),          cmocka_unit_test(lines_of_a_key),
+                cmocka_unit_test(several),         cmocka_unit_test(cut_off),
+                cmocka_unit_test(bounded),         cmocka_unit_test(like_the_naive_one),
+                cmocka_unit_test(nothing_to_mask), cmocka_unit_test(too_much),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,8 +84,11 @@ static void wipes(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(comes_back), cmocka_unit_test(opens_nowhere_else), cmocka_unit_test(every_byte_counts),
-                cmocka_unit_test(no_room),    cmocka_unit_test(wipes),
+                cmocka_unit_test(comes_back),
+                cmocka_unit_test(opens_nowhere_else),
+                cmocka_unit_test(every_byte_counts),
+                cmocka_unit_test(no_room),
+                cmocka_unit_test(wipes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,6 +197,105 @@ static void test_cuts_do_not_split_characters(void **state)
         close_fixture(&f);
 }
 
+static struct mask *mask_of(const char *value)
+{
+        struct mask_value v = { "TOKEN", str_of(value) };
+        struct mask *m = NULL;
+
+        assert_int_equal(mask_new(&v, 1, &m), 0);
+        return m;
+}
+
+/* A value at every place of every cut: in the text, in the object behind the link, and between pieces. */
+static void test_a_value_is_masked_before_anything_is_cut(void **state)
+{
+        static const char value[] = "0123456789-abcdef";
+        _cleanup_mask_ struct mask *m = mask_of(value);
+        struct scratch *s = *state;
+        struct fixture f;
+
+        open_fixture(s, &f);
+        for (size_t before = 12288 - 20; before < 12288 + 4; before++) {
+                _cleanup_buf_ struct buf text = BUF_MAX(1 << 20);
+                struct output o;
+                size_t half = before % (sizeof value - 1);
+
+                output_init(&o, f.objects);
+                output_mask(&o, m);
+                for (size_t i = 0; i < before; i++)
+                        output_add(&o, "x", 1);
+                output_add(&o, value, half);
+                output_add(&o, value + half, strlen(value) - half);
+                for (int i = 0; i < 2000; i++)
+                        output_add(&o, value, strlen(value));
+                output_add(&o, value, 9); /* the command itself printed no more of it */
+                output_end(&o);
+                assert_int_equal(o.total, before + 2001 * strlen("[secret TOKEN]") + 9);
+                assert_true(output_text(&o, OUTPUT_INLINE, &text));
+                assert_null(strstr(buf_cstr(&text), "12345678-"));
+                assert_null(strstr(buf_cstr(&text), "89-abc"));
+                assert_true(o.storing);
+                assert_int_equal(o.object.bytes, o.total);
+                output_done(&o);
+        }
+        close_fixture(&f);
+}
+
+/* What a box's daemon left out between two pieces may have gone through a value. */
+static void test_a_value_at_a_gap(void **state)
+{
+        static const char value[] = "0123456789-abcdef";
+        _cleanup_mask_ struct mask *m = mask_of(value);
+        struct scratch *s = *state;
+        struct fixture f;
+
+        open_fixture(s, &f);
+        for (size_t cut = 1; cut < strlen(value); cut++) {
+                _cleanup_buf_ struct buf text = BUF_MAX(1 << 20);
+                struct output o;
+
+                output_init(&o, f.objects);
+                output_mask(&o, m);
+                output_hold(&o);
+                output_add(&o, "head ", 5);
+                output_add(&o, value, cut);
+                output_add(&o, value + cut, strlen(value) - cut);
+                output_add(&o, " tail", 5);
+                assert_int_equal(o.total, 0);
+                output_release(&o, 1000, 5 + cut, 0);
+                assert_true(output_text(&o, OUTPUT_INLINE, &text));
+                assert_true(str_starts(buf_str(&text), STR("head ")) && str_ends(buf_str(&text), STR(" tail")));
+                assert_non_null(strstr(buf_cstr(&text), "1000 bytes left out"));
+                assert_null(strstr(buf_cstr(&text), "0123"));
+                assert_null(strstr(buf_cstr(&text), "cdef"));
+                assert_true(cut < MASK_FRAGMENT_MIN || strstr(buf_cstr(&text), "head [secret TOKEN]\n"));
+                output_done(&o);
+        }
+        close_fixture(&f);
+}
+
+static void test_a_gap_without_a_mask(void **state)
+{
+        _cleanup_buf_ struct buf text = BUF_MAX(1 << 20);
+        struct scratch *s = *state;
+        struct fixture f;
+        struct output o;
+
+        open_fixture(s, &f);
+        output_init(&o, f.objects);
+        output_mask(&o, NULL);
+        output_hold(&o);
+        output_add(&o, "head", 4);
+        output_add(&o, "tail", 4);
+        assert_int_equal(o.total, 8);
+        output_release(&o, 7, 4, 0);
+        output_end(&o);
+        assert_true(output_text(&o, OUTPUT_INLINE, &text));
+        assert_string_equal(buf_cstr(&text), "head\n[… 7 bytes left out here, from byte 4 on …]\ntail");
+        output_done(&o);
+        close_fixture(&f);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -205,6 +304,10 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_invalid_utf8_is_replaced_in_text_only, scratch_setup,
                                                 scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_cuts_do_not_split_characters, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_a_value_is_masked_before_anything_is_cut, scratch_setup,
+                                                scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_a_value_at_a_gap, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_a_gap_without_a_mask, scratch_setup, scratch_teardown),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

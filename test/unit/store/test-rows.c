@@ -7,6 +7,7 @@
 #include "scratch.h"
 #include "store/accounts.h"
 #include "store/boxes.h"
+#include "store/secrets.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -202,6 +203,82 @@ static void test_agents_and_sessions(void **state)
         assert_int_equal(sessions_find(s->db, "s1", a, version, NULL, 0), -ENOENT);
 }
 
+static int count_secret(const struct secret_row *row, void *arg)
+{
+        (void) row;
+        ++*(int *) arg;
+        return 0;
+}
+
+static int count_copy(const char *name, bool given, const void *sealed, size_t n, void *arg)
+{
+        int *counts = arg;
+
+        assert_string_equal(name, "A");
+        assert_true(n == 3 && memcmp(sealed, "\1\0\2", 3) == 0);
+        counts[given]++;
+        return 0;
+}
+
+static int count_box(const char *box, void *arg)
+{
+        assert_string_equal(box, "box1");
+        ++*(int *) arg;
+        return 0;
+}
+
+static void test_secrets(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        _cleanup_buf_ struct buf sealed = BUF_MAX(100);
+        struct secret_row row;
+        int n = 0;
+
+        assert_int_equal(secrets_any(s->db), 0);
+        assert_int_equal(secrets_put(s->db, a, "A", "\1\0\2", 3, 10, NULL), 0);
+        assert_int_equal(secrets_put(s->db, a, "A", "\3\0", 2, 20, NULL), 0);
+        assert_int_equal(secrets_put(s->db, a, "B", "x", 1, 30, NULL), 0);
+        assert_int_equal(secrets_count(s->db, a), 2);
+        assert_int_equal(secrets_each(s->db, a, count_secret, &n), 0);
+        assert_int_equal(n, 2);
+        assert_int_equal(secrets_used(s->db, a, "A", 40), 0);
+        scratch_reopen(s);
+        assert_int_equal(secrets_get(s->db, a, "A", &row, &sealed), 0);
+        assert_string_equal(row.name, "A");
+        assert_true(row.created_at == 10 && row.changed_at == 20 && row.used_at == 40);
+        assert_true(sealed.len == 2 && memcmp(sealed.p, "\3\0", 2) == 0);
+        assert_int_equal(secrets_get(s->db, "acc_nobody", "A", &row, NULL), -ENOENT);
+        assert_int_equal(secrets_delete(s->db, "acc_nobody", "A"), -ENOENT);
+        assert_int_equal(secrets_delete(s->db, a, "A"), 0);
+        assert_int_equal(secrets_delete(s->db, a, "A"), -ENOENT);
+        assert_int_equal(secrets_delete(s->db, a, "B"), 0);
+        assert_int_equal(secrets_any(s->db), 0);
+}
+
+static void test_copies_live_as_long_as_their_box(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        int counts[2] = { 0, 0 }, ended = 0;
+
+        insert(s, a, "box1", "running", 5);
+        assert_true(box_secrets_add(s->db, "nosuchbox", "A", "\1\0\2", 3, 1, NULL) < 0);
+        assert_int_equal(box_secrets_add(s->db, "box1", "A", "\1\0\2", 3, 1, NULL), 0);
+        assert_int_equal(box_secrets_given(s->db, "box1", "A"), 0);
+        assert_int_equal(box_secrets_add(s->db, "box1", "A", "\1\0\2", 3, 2, NULL), 0);
+        assert_int_equal(box_secrets_each(s->db, "box1", count_copy, counts), 0);
+        assert_true(counts[0] == 1 && counts[1] == 1);
+        assert_int_equal(secrets_any(s->db), 1);
+        assert_int_equal(box_secrets_ended(s->db, count_box, &ended), 0);
+        assert_int_equal(ended, 0);
+        assert_int_equal(boxes_set_state(s->db, "box1", "lost", "why", NULL), 0);
+        assert_int_equal(box_secrets_ended(s->db, count_box, &ended), 0);
+        assert_int_equal(ended, 1);
+        assert_int_equal(boxes_delete(s->db, "box1", NULL), 0);
+        assert_int_equal(secrets_any(s->db), 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -213,6 +290,8 @@ int main(void)
                                                 scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_keys, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_agents_and_sessions, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_secrets, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_copies_live_as_long_as_their_box, scratch_setup, scratch_teardown),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
