@@ -10,6 +10,8 @@
 
 #define SLICE ((size_t) 16 << 10)
 #define RULES_MAX 4096
+#define PEEK ((size_t) 4) /* no pattern is shorter */
+#define FILTER_BITS 16
 enum { EXACT, WRAPPED };
 
 struct mask {
@@ -17,7 +19,31 @@ struct mask {
         struct trie tries[2];
         char **markers;
         size_t n;
+        uint64_t filter[(1 << FILTER_BITS) / 64]; /* of what patterns begin with; a sieve before the automata */
+        bool wraps[256];                          /* what wrapped patterns begin with */
 };
+
+static uint32_t peek(const unsigned char *p)
+{
+        return (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+}
+
+static unsigned filter_slot(uint32_t four)
+{
+        return four * 2654435761u >> (32 - FILTER_BITS);
+}
+
+static void make_filter(struct mask *m)
+{
+        for (int which = 0; which < 2; which++)
+                for (size_t i = 0; i < m->tries[which].n_patterns; i++) {
+                        const char *p = m->tries[which].text.p + m->tries[which].patterns[i].at;
+                        unsigned slot = filter_slot(peek((const unsigned char *) p));
+
+                        m->filter[slot / 64] |= UINT64_C(1) << slot % 64;
+                        m->wraps[(unsigned char) *p] |= which == WRAPPED;
+                }
+}
 
 int mask_new(const struct mask_value *values, size_t n, struct mask **ret)
 {
@@ -41,6 +67,7 @@ int mask_new(const struct mask_value *values, size_t n, struct mask **ret)
         }
         trie_link(&m->tries[EXACT]);
         trie_link(&m->tries[WRAPPED]);
+        make_filter(m);
         *ret = m;
         return 0;
 }
@@ -61,6 +88,7 @@ void mask_unref(struct mask *m)
         for (size_t i = 0; i < m->n; i++)
                 free(m->markers[i]);
         free(m->markers);
+        mem_wipe(m->filter, sizeof m->filter);
         free(m);
 }
 
@@ -142,9 +170,63 @@ static void step(struct mask_stream *s, int which, unsigned char c)
         s->at--;
 }
 
+/* Whether one of the last three is a line break: a byte is zero when subtracting one from it borrows. */
+static bool has_break(uint32_t four)
+{
+        uint32_t lf = (four | 0xff) ^ 0x0a0a0a0a, cr = (four | 0xff) ^ 0x0d0d0d0d;
+
+        return (((lf - 0x01010101) & ~lf) | ((cr - 0x01010101) & ~cr)) & 0x80808080;
+}
+
+/* Whether a pattern may begin with these PEEK bytes. */
+static bool may_begin(const struct mask *m, const unsigned char *p)
+{
+        uint32_t four = peek(p);
+        unsigned slot = filter_slot(four);
+
+        return m->filter[slot / 64] >> slot % 64 & 1 || (has_break(four) && m->wraps[p[0]]);
+}
+
+/* The first place in p at which a pattern may begin, or from which on it cannot be told yet. */
+static size_t skim(const struct mask *m, const unsigned char *p, size_t n)
+{
+        size_t i = 0;
+
+        while (i + PEEK <= n && !may_begin(m, p + i))
+                i++;
+        return i;
+}
+
+/* Most beginnings come to nothing: none of the last few bytes begins a pattern, so the automata need not follow them. */
+static void give_up(struct mask_stream *s, const unsigned char *p, size_t i, size_t n)
+{
+        uint32_t exact = s->m->tries[EXACT].nodes[s->state[EXACT]].depth;
+        uint32_t wrapped = s->m->tries[WRAPPED].nodes[s->state[WRAPPED]].depth;
+
+        if (exact >= PEEK || wrapped >= PEEK)
+                return;
+        size_t held = max_size(exact, (size_t) (s->at - begin_of(s, WRAPPED, wrapped))); /* with line breaks */
+        if (held >= PEEK || held > i + 1 || i + PEEK > n)
+                return;
+        for (size_t k = 0; k < held; k++)
+                if (may_begin(s->m, p + i - k))
+                        return;
+        s->state[EXACT] = s->state[WRAPPED] = 0;
+}
+
 static void look(struct mask_stream *s, const unsigned char *p, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
+                if (!s->state[EXACT] && !s->state[WRAPPED]) {
+                        size_t passed = skim(s->m, p + i, n - i);
+
+                        i += passed;
+                        s->at += passed;
+                        if (i == n)
+                                break;
+                        if (passed)
+                                s->last = p[i - 1];
+                }
                 unsigned char c = p[i];
 
                 step(s, EXACT, c);
@@ -152,6 +234,7 @@ static void look(struct mask_stream *s, const unsigned char *p, size_t n)
                         step(s, WRAPPED, c);
                 s->last = c;
                 s->at++;
+                give_up(s, p, i, n);
         }
 }
 
