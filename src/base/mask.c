@@ -197,7 +197,8 @@ static size_t skim(const struct mask *m, const unsigned char *p, size_t n)
         return i;
 }
 
-/* Most beginnings come to nothing: none of the last few bytes begins a pattern, so the automata need not follow them. */
+/* Most beginnings come to nothing: none of the last few bytes begins a pattern, so the automata need not follow them.
+ */
 static void give_up(struct mask_stream *s, const unsigned char *p, size_t i, size_t n)
 {
         uint32_t exact = s->m->tries[EXACT].nodes[s->state[EXACT]].depth;
