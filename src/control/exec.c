@@ -263,7 +263,8 @@ int coroutine_fn exec_run(struct control *c, const struct identity *who, struct 
                 exec_fill_ending(c, b, q->cmd, oom_before, job, ret);
         b->calls--;
         step_from(&s, c, ret, e, r);
-        s.error = texts.error = mask_error(mask, s.error);
+        texts.error = mask_error(mask, s.error);
+        s.error = texts.error;
         (void) steps_end(c->db, &s, NULL);
         return r;
 }

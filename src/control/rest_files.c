@@ -160,9 +160,9 @@ void coroutine_fn rest_sync(struct rest *r)
                 if (code == 0) {
                         code = run_sync(&u, &g, &e);
                         s.ended_at = wall_ms();
-                        s.error = error = code >= 0 ? NULL
-                                          : hidden  ? xstrdup("it failed")
-                                                    : mask_error(mask, err_text(&e));
+                        if (code < 0)
+                                error = hidden ? xstrdup("it failed") : mask_error(mask, err_text(&e));
+                        s.error = error;
                         (void) steps_end(r->c->db, &s, NULL);
                 }
         }

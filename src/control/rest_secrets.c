@@ -88,7 +88,7 @@ void coroutine_fn rest_secret_put(struct rest *r)
 {
         _cleanup_secret_ struct buf text = BUF_MAX(BODY_MAX);
         _cleanup_json_ struct json *body = NULL;
-        struct secret_row row;
+        struct secret_row row = { 0 };
         struct str value = { NULL, 0 };
         struct err e = { 0 };
         int code = 0;
