@@ -320,7 +320,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
 {
         _cleanup_free_ char *goal = NULL, *name = NULL;
         struct box_request known = *asked, *r = &known;
-        struct image_choice image;
+        struct image_choice image = { 0 };
         struct driver_size size;
         bool warm;
         int ret;
