@@ -2,11 +2,11 @@
 
 #include "auth/handlers.h"
 #include "auth/password.h"
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/client.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,44 +29,6 @@ bool metadata_id_ok(const char *id)
                 return false;
         return u.path[1] && !strstr(u.path, "/../") && !strstr(u.path, "/./") &&
                !str_ends(str_of(u.path), STR("/..")) && !str_ends(str_of(u.path), STR("/.")) && !strstr(u.path, "//");
-}
-
-static bool public_v4(uint32_t a)
-{
-        static const struct {
-                uint32_t net;
-                unsigned bits;
-        } closed[] = {
-                /* RFC 6890 and the IANA registry: this host, private, shared, loopback, link-local, protocol, test,
-                   benchmark, multicast, reserved. */
-                { 0x00000000, 8 },  { 0x0a000000, 8 },  { 0x64400000, 10 }, { 0x7f000000, 8 },  { 0xa9fe0000, 16 },
-                { 0xac100000, 12 }, { 0xc0000000, 24 }, { 0xc0000200, 24 }, { 0xc0586300, 24 }, { 0xc0a80000, 16 },
-                { 0xc6120000, 15 }, { 0xc6336400, 24 }, { 0xcb007100, 24 }, { 0xe0000000, 4 },  { 0xf0000000, 4 },
-        };
-
-        for (size_t i = 0; i < ARRAY_LEN(closed); i++)
-                if ((a >> (32 - closed[i].bits)) == (closed[i].net >> (32 - closed[i].bits)))
-                        return false;
-        return true;
-}
-
-bool address_public(const char *address)
-{
-        struct in_addr four;
-        struct in6_addr six;
-
-        if (inet_pton(AF_INET, address, &four) == 1)
-                return public_v4(ntohl(four.s_addr));
-        if (inet_pton(AF_INET6, address, &six) != 1)
-                return false;
-        const uint8_t *b = six.s6_addr;
-        /* Global unicast is 2000::/3; of it not what carries an IPv4 address (6to4, Teredo) or is no address of a host:
-         * documentation, benchmarking, ORCHID. NAT64 (64:ff9b::/96) and mapped addresses are outside of it. */
-        if ((b[0] & 0xe0) != 0x20 || (b[0] == 0x20 && b[1] == 0x02))
-                return false;
-        if (b[0] == 0x20 && b[1] == 0x01 && (b[2] < 0x02 || (b[2] == 0x0d && b[3] == 0xb8)))
-                return false;
-        return !(b[0] == 0x3f && b[1] == 0xff && b[2] < 0x10);
 }
 
 int64_t metadata_fresh_sec(struct str v)

@@ -15,8 +15,6 @@
 
 /* https, a host name, a path other than "/", no user, fragment, query, port or dot segments. */
 bool metadata_id_ok(const char *id);
-/* Whether a connection to this address (text, IPv4 or IPv6) leaves for the public Internet. */
-bool address_public(const char *address);
 /* Seconds a document may be kept, from its Cache-Control (RFC 9111 §5.2.2): 5 minutes to a day, an hour when it says
  * nothing. */
 int64_t metadata_fresh_sec(struct str cache_control);

@@ -78,19 +78,34 @@ static int confine(void)
         return r;
 }
 
-static void child_main(int udp, int tcp, const char *resolver, pid_t parent) __attribute__((noreturn));
-static void child_main(int udp, int tcp, const char *resolver, pid_t parent)
+struct child {
+        int udp, tcp, names;
+        const struct net_range *subnet;
+        const char *resolver;
+        pid_t parent;
+};
+
+static bool take_descriptors(int fds[3])
+{
+        for (int i = 0; i < 3; i++)
+                fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 64);
+        for (int i = 0; i < 3; i++)
+                if (fds[i] < 0 || dup2(fds[i], 3 + i) < 0)
+                        return false;
+        return close_range(6, ~0U, 0) == 0;
+}
+
+static void child_main(const struct child *c) __attribute__((noreturn));
+static void child_main(const struct child *c)
 {
         struct rlimit files = { .rlim_cur = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32,
                                 .rlim_max = DNS_IN_FLIGHT + 4 * DNS_CONNECTIONS + 32 };
 
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
+        if (getppid() != c->parent)
                 _exit(0);
         sys_reset_signals();
-        udp = fcntl(udp, F_DUPFD_CLOEXEC, 64);
-        tcp = fcntl(tcp, F_DUPFD_CLOEXEC, 64);
-        if (udp < 0 || tcp < 0 || dup2(udp, 3) < 0 || dup2(tcp, 4) < 0 || close_range(5, ~0U, 0) < 0)
+        if (!take_descriptors((int[]){ c->udp, c->tcp, c->names }))
                 _exit(1);
         (void) setrlimit(RLIMIT_NOFILE, &files);
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
@@ -98,19 +113,35 @@ static void child_main(int udp, int tcp, const char *resolver, pid_t parent)
             setresuid(NOBODY, NOBODY, NOBODY) < 0) /* leaving uid 0 empties the capabilities */
                 _exit(1);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL); /* the change of uid cleared it */
-        if (getppid() != parent || confine() < 0)
+        if (getppid() != c->parent || confine() < 0)
                 _exit(1);
-        dns_forward(3, 4, resolver);
+        dns_forward(3, 4, 5, c->subnet, c->resolver);
 }
 
-int dns_start(struct dns *d, uint32_t address, uint16_t port, const char *resolver, struct err *e)
+static int open_names(int *ours, int *theirs, struct err *e)
 {
-        _cleanup_close_ int udp = -1, tcp = -1;
+        struct timeval patience = { .tv_sec = 1 };
+        int pair[2];
+
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return err_sys(e, -errno, "cannot talk to the name forwarder");
+        (void) setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+        *ours = pair[0];
+        *theirs = pair[1];
+        return 0;
+}
+
+int dns_start(struct dns *d, const struct net_range *subnet, uint16_t port, const char *resolver, struct err *e)
+{
+        _cleanup_close_ int udp = -1, tcp = -1, names = -1, theirs = -1;
+        uint32_t address = net_gateway(subnet);
         pid_t parent = getpid();
         int r = bind_both(address, port, &udp, &tcp, &d->port, NULL);
 
         if (r < 0)
                 r = bind_both(address, 0, &udp, &tcp, &d->port, e);
+        if (r == 0)
+                r = open_names(&names, &theirs, e);
         if (r < 0)
                 return r;
         d->pid = fork();
@@ -119,8 +150,9 @@ int dns_start(struct dns *d, uint32_t address, uint16_t port, const char *resolv
                 return err_sys(e, -errno, "cannot start the name forwarder");
         }
         if (d->pid == 0)
-                child_main(udp, tcp, resolver, parent);
+                child_main(&(struct child){ udp, tcp, theirs, subnet, resolver, parent });
         d->pidfd = sys_pidfd_open(d->pid);
+        d->names = steal_fd(&names);
         return 0;
 }
 
@@ -132,5 +164,13 @@ void dns_stop(struct dns *d)
         (void) waitpid(d->pid, NULL, 0);
         if (d->pidfd >= 0)
                 close(steal_fd(&d->pidfd));
+        if (d->names >= 0)
+                close(steal_fd(&d->names));
         d->pid = 0;
+}
+
+void dns_tell(struct dns *d, const void *p, size_t n)
+{
+        if (d->pid > 0 && send(d->names, p, n, MSG_NOSIGNAL) < 0)
+                (void) kill(d->pid, SIGKILL);
 }

@@ -1,5 +1,7 @@
 #include "boxhost/dns_forward.h"
 
+#include "boxhost/dns_names.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/ids.h"
@@ -47,7 +49,8 @@ struct relay { /* one direction is half of it */
 };
 
 struct forwarder {
-        int udp, tcp, poll;
+        int udp, tcp, told, poll;
+        struct dns_names names;
         const char *resolver;
         struct sockaddr_in server[SERVERS_MAX];
         unsigned servers;
@@ -57,7 +60,7 @@ struct forwarder {
         struct relay relay[DNS_CONNECTIONS];
 };
 
-enum { TAG_UDP = 1U << 20, TAG_TCP, TAG_RELAY = 1U << 24 };
+enum { TAG_UDP = 1U << 20, TAG_TCP, TAG_NAMES, TAG_RELAY = 1U << 24 };
 
 static bool parse_server(struct str s, struct sockaddr_in *ret)
 {
@@ -185,10 +188,17 @@ static void take_question(struct forwarder *f)
         socklen_t length = sizeof(client);
         ssize_t n = recvfrom(f->udp, packet, sizeof(packet), 0, (struct sockaddr *) &client, &length);
         struct question *q;
+        size_t known;
 
         /* A question is a header with one entry and no answer bit; anything else is nobody's. */
         if (n < HEADER + 5 || (size_t) n > sizeof(q->packet) || (packet[2] & 0x80) || packet[4] != 0 || packet[5] != 1)
                 return;
+        unsigned char answer[sizeof(q->packet) + 16];
+        known = dns_names_answer(&f->names, ntohl(client.sin_addr.s_addr), packet, (size_t) n, answer, sizeof(answer));
+        if (known > 0) {
+                (void) sendto(f->udp, answer, known, 0, (struct sockaddr *) &client, sizeof(client));
+                return;
+        }
         q = free_question(f, &client);
         if (!q)
                 return; /* full: the client asks again */
@@ -197,6 +207,16 @@ static void take_question(struct forwarder *f)
         memcpy(&q->client_id, packet, sizeof(q->client_id));
         refresh(f);
         ask(f, q);
+}
+
+static void take_names(struct forwarder *f)
+{
+        unsigned char message[DNS_NAMES_MESSAGE_MAX + 1];
+        ssize_t n = recv(f->told, message, sizeof(message), 0);
+
+        if (n <= 0)
+                _exit(0); /* boxhost is gone */
+        dns_names_take(&f->names, message, (size_t) n);
 }
 
 /* Length of the first entry of the question section (name, type, class), 0 when malformed. */
@@ -344,6 +364,8 @@ static void dispatch(struct forwarder *f, const struct epoll_event *ev)
 
         if (tag == TAG_UDP) {
                 take_question(f);
+        } else if (tag == TAG_NAMES) {
+                take_names(f);
         } else if (tag == TAG_TCP) {
                 take_connection(f);
         } else if (tag >= TAG_RELAY) {
@@ -355,19 +377,22 @@ static void dispatch(struct forwarder *f, const struct epoll_event *ev)
         }
 }
 
-void dns_forward(int udp, int tcp, const char *resolver)
+void dns_forward(int udp, int tcp, int names, const struct net_range *subnet, const char *resolver)
 {
         static struct forwarder f;
         struct epoll_event ev[32];
 
         f.udp = udp;
         f.tcp = tcp;
+        f.told = names;
+        f.names.subnet = *subnet;
         f.resolver = resolver;
         f.poll = epoll_create1(EPOLL_CLOEXEC);
         if (f.poll < 0)
                 _exit(1);
         watch(&f, udp, EPOLLIN, TAG_UDP);
         watch(&f, tcp, EPOLLIN, TAG_TCP);
+        watch(&f, names, EPOLLIN, TAG_NAMES);
         for (;;) {
                 int n = epoll_wait(f.poll, ev, ARRAY_LEN(ev), expire(&f));
                 if (n < 0 && errno != EINTR)

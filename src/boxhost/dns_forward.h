@@ -5,8 +5,12 @@
  */
 #pragma once
 
+#include "boxhost/net.h"
+
 #define DNS_IN_FLIGHT 512
 #define DNS_CONNECTIONS 64
 #define DNS_ONE_CLIENT 8 /* one client may hold 1/8 */
 
-void dns_forward(int udp, int tcp, const char *resolver) __attribute__((noreturn));
+/* names: a message socket that tells the names of boxes (dns_names.h). */
+void dns_forward(int udp, int tcp, int names, const struct net_range *subnet, const char *resolver)
+        __attribute__((noreturn));

@@ -4,6 +4,7 @@
 #include "boxhost/mount.h"
 #include "boxhost/state.h"
 #include "boxhost/sys.h"
+#include "boxhost/wire.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/ids.h"
@@ -120,10 +121,11 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .boxd = -1,
                             .dev = -1,
                             .ca = -1,
+                            .wire = -1,
                             .net = { .nl = -1 } };
         list_init(&h->boxes);
         h->disks.filler_sock = h->disks.dir = -1;
-        h->dns.pidfd = -1;
+        h->dns.pidfd = h->dns.names = -1;
         h->closer.to = h->closer.from = -1;
         /* Before any folder is opened: mounts can be cloned only in the namespace they were found in. */
         r = mount_private(e);
@@ -209,12 +211,15 @@ static void prepare_net(struct host *h)
         }
         if (sys_read_u64(h->own, "dns.port", &port) < 0 || port > 65535)
                 port = 0;
-        h->features.dns = dns_start(&h->dns, net_gateway(&c->subnet), (uint16_t) port, h->options->resolver, &e) == 0;
+        h->features.dns = dns_start(&h->dns, &c->subnet, (uint16_t) port, h->options->resolver, &e) == 0;
         if (!h->features.dns)
                 features_lack(&h->features, "name forwarder", "boxes cannot look up names", err_text(&e));
         c->dns_port = h->features.dns ? h->dns.port : 0;
         snprintf(text, sizeof(text), "%u", c->dns_port);
         (void) file_write_atomic(h->own, "dns.port", text, strlen(text), 0600, NULL);
+        h->wire = wire_listen(&c->subnet, &c->wire_port, &e);
+        if (h->wire < 0)
+                features_lack(&h->features, "wires", "declared names reach nothing but the box itself", err_text(&e));
         h->features.net = net_rules_load(c, &e) == 0;
         if (!h->features.net)
                 features_lack(&h->features, "network", "boxes have no network", err_text(&e));
@@ -262,7 +267,8 @@ int host_prepare(struct host *h, struct err *e)
 void host_close(struct host *h)
 {
         int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,   &h->run_dir,
-                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock };
+                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock,
+                             &h->wire };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);
@@ -313,6 +319,7 @@ void host_forget(struct host *h, struct box *b)
         list_remove(&b->link);
         h->count--;
         host_unwatch(h, b);
+        wire_names_forget(h, b);
         closep(&b->disk);
         freep(&b);
 }

@@ -67,6 +67,8 @@ struct box {
         enum box_state state;
         struct box_size size;
         int64_t created_ms;
+        char *names; /* declared ones, each ended by a NUL; NULL: none */
+        size_t names_len;
 };
 
 struct host {
@@ -85,6 +87,7 @@ struct host {
         struct net_config net_config;
         struct disk_pool disks;
         struct dns dns;
+        int wire; /* the listening socket for declared names, -1 when boxes have no network */
         struct closer closer;
         struct features features;
         struct list boxes; /* struct box, sorted by id */

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define FIRST_ADDRESS 256U /* below it: the gateway, and room for services */
+#define FIRST_WIRE 2U      /* after the gateway: the addresses of declared names */
+#define FIRST_ADDRESS 256U /* of boxes */
 #define NEIGHBOUR_PERMANENT 0x80
 
 static struct net_range box_subnet;
@@ -61,6 +62,11 @@ uint32_t net_gateway(const struct net_range *subnet)
 uint32_t net_address(const struct net_range *subnet, unsigned index)
 {
         return subnet->address + FIRST_ADDRESS + index;
+}
+
+uint32_t net_wire_address(const struct net_range *subnet, unsigned place)
+{
+        return subnet->address + FIRST_WIRE + place;
 }
 
 void net_print(uint32_t address, char out[INET_ADDRSTRLEN])

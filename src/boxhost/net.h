@@ -17,6 +17,8 @@
 
 #define NET_INDEX_MAX 4096U
 #define NET_ALLOW_MAX 64
+#define NET_WIRES_MAX 32U /* declared names of one box; each has an address */
+#define NET_WIRE_NAME_MAX 63
 
 struct net_range {
         uint32_t address; /* host order */
@@ -28,7 +30,8 @@ struct net_config {
         struct net_range subnet;
         struct net_range allow[NET_ALLOW_MAX];
         size_t allow_count;
-        uint16_t dns_port; /* of the forwarder; 0 when there is none */
+        uint16_t dns_port;  /* of the forwarder; 0 when there is none */
+        uint16_t wire_port; /* where connections to declared names arrive; 0: nowhere */
 };
 
 struct net {
@@ -42,6 +45,8 @@ int net_range_parse(const char *text, struct net_range *ret);
 uint32_t net_group(const char *instance);
 uint32_t net_gateway(const struct net_range *subnet);                 /* host order */
 uint32_t net_address(const struct net_range *subnet, unsigned index); /* host order */
+/* Of a box's place-th declared name: the same for every box, and no box's own. Host order. */
+uint32_t net_wire_address(const struct net_range *subnet, unsigned place);
 void net_print(uint32_t address, char out[INET_ADDRSTRLEN]);
 
 int net_open(struct net *n, const struct net_config *config, struct err *e);

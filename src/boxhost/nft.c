@@ -31,6 +31,25 @@ static void add_sets(struct buf *b, const struct net_config *c)
         (void) buf_adds(b, " }; }\n");
 }
 
+/* What may reach the machine itself: answers, and what the rules above led to the forwarder and to the wires. The
+ * wires' socket serves no other interface. */
+static void add_to_host(struct buf *b, const struct net_config *c, uint32_t group, const char *gateway)
+{
+        (void) buf_adds(b, " chain to_host { type filter hook input priority 0; policy accept;\n");
+        if (c->wire_port)
+                (void) buf_addf(b, "  iifgroup != %u ip daddr %s tcp dport %u reject with tcp reset\n", group, gateway,
+                                c->wire_port);
+        (void) buf_addf(b,
+                        "  iifgroup != %u accept\n"
+                        "  ct state established,related accept\n"
+                        "  ip daddr %s ct status dnat meta l4proto { tcp, udp } th dport %u accept\n",
+                        group, gateway, c->dns_port ? c->dns_port : 53U);
+        if (c->wire_port)
+                (void) buf_addf(b, "  ip daddr %s ct status dnat tcp dport %u accept\n", gateway, c->wire_port);
+        (void) buf_adds(b, "  meta l4proto tcp reject with tcp reset\n"
+                           "  reject with icmpx admin-prohibited\n }\n");
+}
+
 /* A packet whose source is not routed back out of the interface it came from is forged. */
 static void add_inbound(struct buf *b, const struct net_config *c, uint32_t group, const char *gateway)
 {
@@ -46,14 +65,15 @@ static void add_inbound(struct buf *b, const struct net_config *c, uint32_t grou
                 (void) buf_addf(b, "  iifgroup %u ip daddr %s tcp dport 53 dnat ip to %s:%u\n", group, gateway, gateway,
                                 c->dns_port);
         }
-        (void) buf_addf(b,
-                        " }\n chain to_host { type filter hook input priority 0; policy accept;\n"
-                        "  iifgroup != %u accept\n"
-                        "  ct state established,related accept\n"
-                        "  ip daddr %s ct status dnat meta l4proto { tcp, udp } th dport %u accept\n"
-                        "  meta l4proto tcp reject with tcp reset\n"
-                        "  reject with icmpx admin-prohibited\n }\n",
-                        group, gateway, c->dns_port ? c->dns_port : 53U);
+        if (c->wire_port) {
+                char first[INET_ADDRSTRLEN], last[INET_ADDRSTRLEN];
+                net_print(net_wire_address(&c->subnet, 0), first);
+                net_print(net_wire_address(&c->subnet, NET_WIRES_MAX - 1), last);
+                (void) buf_addf(b, "  iifgroup %u ip daddr %s-%s meta l4proto tcp dnat ip to %s:%u\n", group, first,
+                                last, gateway, c->wire_port);
+        }
+        (void) buf_adds(b, " }\n");
+        add_to_host(b, c, group, gateway);
 }
 
 static void add_forward(struct buf *b, const struct net_config *c, uint32_t group, const char *subnet)

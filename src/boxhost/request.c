@@ -2,6 +2,7 @@
 
 #include "boxhost/box.h"
 #include "boxhost/sys.h"
+#include "boxhost/wire.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -273,12 +274,58 @@ static int op_images(struct op *o, struct err *e)
         return 0;
 }
 
+static int op_wire(struct op *o, struct err *e)
+{
+        char address[INET_ADDRSTRLEN];
+
+        if (o->h->wire < 0 || !o->h->features.net)
+                return err_set(e, -ENOTSUP, "boxes have no network on this machine");
+        net_print(net_wire_address(&o->h->options->subnet, 0), address);
+        jw_kstr(o->out, "first", address);
+        jw_kint(o->out, "count", NET_WIRES_MAX);
+        o->result->handed = o->h->wire;
+        return 0;
+}
+
+/* Appends the names of a request, each with its NUL. */
+static int read_names(const struct json *names, struct buf *out, struct err *e)
+{
+        if (json_type(names) != JSON_ARRAY || json_len(names) > NET_WIRES_MAX)
+                return err_set(e, -EINVAL, "`names` must be an array of at most %u", NET_WIRES_MAX);
+        for (size_t i = 0; i < json_len(names); i++) {
+                const char *name = json_str(json_at(names, i));
+                if (!name || !wire_name_ok(name))
+                        return err_set(e, -EINVAL, "`names[%zu]` is no host name of one label", i);
+                if (buf_add(out, name, strlen(name) + 1) < 0)
+                        return err_set(e, -ENOMEM, "no memory for the names");
+        }
+        return 0;
+}
+
+static int op_names(struct op *o, struct err *e)
+{
+        _cleanup_buf_ struct buf names = BUF_MAX(NET_WIRES_MAX * (NET_WIRE_NAME_MAX + 1) + 1);
+        struct box *b;
+        int r = find_box(o, &b, e);
+
+        if (r == 0)
+                r = read_names(json_get(o->in, "names"), &names, e);
+        if (r < 0)
+                return r;
+        if (b->state == BOX_DEAD)
+                return err_set(e, -ESRCH, "box %s is dead", b->id);
+        size_t n = names.len;
+        wire_names_set(o->h, b, n > 0 ? buf_steal(&names) : NULL, n);
+        return 0;
+}
+
 static const struct {
         const char *name;
         int (*run)(struct op *o, struct err *e);
 } ops[] = {
         { "hello", op_hello }, { "create", op_create }, { "destroy", op_destroy }, { "freeze", op_freeze },
         { "thaw", op_thaw },   { "list", op_list },     { "stats", op_stats },     { "images", op_images },
+        { "wire", op_wire },   { "names", op_names },
 };
 
 static int run(struct op *o, struct err *e)
@@ -314,7 +361,7 @@ void request_answer(struct host *h, const char *p, size_t n, struct buf *out, st
         struct op o = { .h = h, .out = &w, .result = ret };
         int r = json_parse(p, n, &in, &e);
 
-        *ret = (struct request_result){ .rest = { -1, -1 } };
+        *ret = (struct request_result){ .rest = { -1, -1 }, .handed = -1 };
         begin(&w, out, in);
         if (r == 0 && json_type(in) != JSON_OBJECT)
                 r = err_set(&e, -EINVAL, "a request must be an object");

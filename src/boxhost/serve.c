@@ -4,6 +4,7 @@
 #include "boxhost/image_store.h"
 #include "boxhost/request.h"
 #include "boxhost/sys.h"
+#include "boxhost/wire.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -119,6 +120,16 @@ static void say(struct loop *l, struct conn *c, const struct buf *b)
         }
 }
 
+static void hand(struct loop *l, struct conn *c, const struct buf *b, int fd)
+{
+        int r = sys_send_fds(c->fd, b->p, b->len, &fd, 1);
+
+        if (r < 0) {
+                log_warning("cannot answer the server: %s", strerror(-r));
+                drop_conn(l, c);
+        }
+}
+
 static void watch_filler(struct loop *l)
 {
         int before = l->h->disks.filler_sock;
@@ -184,6 +195,8 @@ static void take_request(struct loop *l, struct conn *c)
                 watch(l, result.created->pidfd, &result.created->source);
         if (result.rest.disk >= 0 || result.rest.index >= 0)
                 say_later(l, c, &out, &result.rest);
+        else if (result.handed >= 0)
+                hand(l, c, &out, result.handed);
         else
                 say(l, c, &out);
         if (result.refill)
@@ -242,12 +255,13 @@ static void restart_dns(struct loop *l)
 
         l->dns_started = clock_ms();
         l->dns_at = 0;
-        if (dns_start(&h->dns, net_gateway(&h->net_config.subnet), port, h->options->resolver, &e) < 0) {
+        if (dns_start(&h->dns, &h->net_config.subnet, port, h->options->resolver, &e) < 0) {
                 log_error("%s", err_text(&e));
                 l->dns_at = l->dns_started + DNS_PAUSE_MS;
                 return;
         }
         watch(l, h->dns.pidfd, &l->at_dns);
+        wire_names_tell_all(h);
         if (h->dns.port != port) {
                 h->net_config.dns_port = h->dns.port;
                 if (net_rules_load(&h->net_config, &e) < 0)

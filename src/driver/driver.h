@@ -23,6 +23,9 @@ struct driver_stats {
 
 struct driver;
 
+#define DRIVER_ADDRESS_MAX 46 /* an IP address as text */
+#define DRIVER_NAMES_MAX 32
+
 struct driver_ops {
         const char *name;
         int coroutine_fn (*create)(struct driver *d, const char *box, const char *image, const char *hostname,
@@ -40,6 +43,14 @@ struct driver_ops {
         /* Processes of the box that the kernel has ended for want of memory, so far; -errno. Cheap: asked around every
          * command. */
         int64_t coroutine_fn (*oom_kills)(struct driver *d, const char *box);
+        /*
+         * Declares the names of a box, instead of those it had: ret_addresses[i] becomes the address under which the
+         * box's i-th name brings a TCP connection, to any port, to on_wire; look-ups from the box through its resolver
+         * give that address too. The driver forgets them when it loses its engine: declare again from on_ready. The
+         * addresses are the same for ever. -EOPNOTSUPP: this machine has no such addresses.
+         */
+        int coroutine_fn (*names)(struct driver *d, const char *box, const char *const *names, size_t count,
+                                  char (*ret_addresses)[DRIVER_ADDRESS_MAX], struct err *e);
         /* What the machine has and lacks, as boxhost's hello tells it; owned by the caller. */
         int coroutine_fn (*hello)(struct driver *d, struct json **ret, struct err *e);
         /* {"default": name, "images": [{"name": …, "version": …}, …]}: what `create` takes; owned by the caller. */
@@ -57,6 +68,9 @@ struct driver {
         void (*on_ready)(void *arg);
         /* There are other images than before, or another default. */
         void (*on_images)(void *arg);
+        /* A box connected to its name-th name, to this port. s is the callee's from then on; box is borrowed. The box
+         * is who it says: the kernel lets none use another one's address. */
+        void (*on_wire)(struct stream *s, const char *box, size_t name, unsigned port, void *arg);
         void *arg;
 };
 

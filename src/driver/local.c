@@ -1,4 +1,4 @@
-#include "driver/driver.h"
+#include "driver/local_wire.h"
 
 #include "base/file.h"
 #include "base/ids.h"
@@ -24,7 +24,8 @@
 /* One request waiting for its answer, on the asking coroutine's stack. */
 struct pending {
         struct json *answer;
-        int r; /* -EINPROGRESS until answered */
+        int fd; /* that came with it, or -1 */
+        int r;  /* -EINPROGRESS until answered */
         struct waitq q;
 };
 
@@ -38,6 +39,7 @@ struct local {
         struct map *pending; /* request id -> struct pending */
         uint64_t next_id;
         struct waitq ready;
+        struct local_wire wire;
         char *oom_file; /* "*" stands for the box; "" when there is none */
 };
 
@@ -57,10 +59,12 @@ static int fail_one(struct str key, void *value, void *arg)
         return 0;
 }
 
-static void handle_message(struct local *l, const char *p, size_t n)
+/* fd is that of the message, or -1. */
+static void handle_message(struct local *l, const char *p, size_t n, int fd)
 {
         struct err e = { 0 };
         _cleanup_json_ struct json *m = NULL;
+        _cleanup_close_ int brought = fd;
 
         if (json_parse(p, n, &m, &e) < 0) {
                 log_warning("boxhost sent a broken message: %s", err_text(&e));
@@ -81,6 +85,7 @@ static void handle_message(struct local *l, const char *p, size_t n)
         if (!w)
                 return; /* its caller was cancelled or timed out */
         w->answer = steal_ptr(m);
+        w->fd = steal_fd(&brought);
         w->r = 0;
         waitq_wake_all(&w->q);
 }
@@ -150,6 +155,8 @@ static int coroutine_fn next_connection(struct local *l)
         }
 }
 
+static void coroutine_fn wire_main(void *arg);
+
 /* Lives as long as the driver: takes each connection to boxhost in turn and hands out its messages. */
 static void coroutine_fn reader_main(void *arg)
 {
@@ -177,9 +184,10 @@ static void coroutine_fn reader_main(void *arg)
                 waitq_wake_all(&l->ready);
                 if (l->base.on_ready)
                         l->base.on_ready(l->base.arg);
+                (void) coro_start(wire_main, l, CORO_STACK_DEFAULT, "wires");
                 ssize_t n;
-                while ((n = msgsock_recv(l->sock, message, MESSAGE_MAX, -1)) > 0)
-                        handle_message(l, message, (size_t) n);
+                while ((n = msgsock_recv_fd(l->sock, message, MESSAGE_MAX, &fd, -1)) > 0)
+                        handle_message(l, message, (size_t) n, fd);
                 msgsock_close(steal_ptr(l->sock));
                 (void) map_each(l->pending, fail_one, NULL);
                 if (!l->closing)
@@ -202,12 +210,13 @@ static int coroutine_fn wait_ready(struct local *l, int64_t timeout_ms, struct e
         return 0;
 }
 
-/* Sends a request object (consumed) and waits for its answer. */
-static int coroutine_fn ask(struct local *l, struct json *request, struct json **ret, struct err *e)
+/* Sends a request object (consumed) and waits for its answer, and for the descriptor that comes with it: *ret_fd may be
+ * -1. */
+static int coroutine_fn ask_fd(struct local *l, struct json *request, struct json **ret, int *ret_fd, struct err *e)
 {
         _cleanup_json_ struct json *req = request;
         _cleanup_buf_ struct buf text = BUF_MAX(MESSAGE_MAX);
-        struct pending w = { .r = -EINPROGRESS };
+        struct pending w = { .fd = -1, .r = -EINPROGRESS };
         char key[24];
         int r = wait_ready(l, 10000, e);
 
@@ -226,6 +235,10 @@ static int coroutine_fn ask(struct local *l, struct json *request, struct json *
         (void) map_del(l->pending, str_n(key, (size_t) k));
         if (w.r != -EINPROGRESS)
                 r = w.r;
+        if (ret_fd)
+                *ret_fd = w.fd;
+        else
+                closep(&w.fd);
         if (r < 0)
                 return err_set(e, r, "boxhost did not answer %s: %s", json_get_str(req, "op", "?"), strerror(-r));
         const char *error = json_get_str(w.answer, "error", NULL);
@@ -252,6 +265,11 @@ static int coroutine_fn ask(struct local *l, struct json *request, struct json *
         return 0;
 }
 
+static int coroutine_fn ask(struct local *l, struct json *request, struct json **ret, struct err *e)
+{
+        return ask_fd(l, request, ret, NULL, e);
+}
+
 static struct json *request_for(const char *op, const char *box)
 {
         struct json *r = json_obj();
@@ -276,6 +294,8 @@ static int coroutine_fn local_create(struct driver *d, const char *box, const ch
         json_set_str(req, "image", image);
         json_set_str(req, "hostname", hostname);
         int r = ask(local_of(d), req, &answer, e);
+        if (r == 0)
+                local_wire_note(&local_of(d)->wire, json_get_str(answer, "address", ""), box);
         if (r == 0 && log_enabled(LOG_LEVEL_DEBUG)) {
                 _cleanup_free_ char *timings = json_text(json_get(answer, "timings"));
 
@@ -296,6 +316,8 @@ static int coroutine_fn local_destroy(struct driver *d, const char *box, struct 
         /* boxhost ended on the way: the next one finishes the work. */
         for (int i = 0; i < 3 && r == -ECONNRESET; i++)
                 r = local_simple(d, "destroy", box, e);
+        if (r == 0 || r == -ENOENT)
+                local_wire_forget(&local_of(d)->wire, box);
         return r == -ENOENT ? 0 : r;
 }
 
@@ -337,6 +359,7 @@ static int coroutine_fn list_page(struct local *l, char **after,
         for (size_t i = 0; i < json_len(boxes); i++) {
                 struct json *b = json_at(boxes, i);
 
+                local_wire_note(&l->wire, json_get_str(b, "address", ""), json_get_str(b, "box", ""));
                 r = fn(json_get_str(b, "box", ""), json_get_str(b, "state", "dead"), arg);
                 if (r != 0)
                         return r;
@@ -357,6 +380,58 @@ static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, 
                         return r;
         } while (after);
         return 0;
+}
+
+/* ---- names and their addresses ---- */
+
+static int ignore_box(const char *box, const char *state, void *arg)
+{
+        (void) box;
+        (void) state;
+        (void) arg;
+        return 0;
+}
+
+/* Takes the socket of this boxhost in, and learns first whose connections may arrive there. */
+static int coroutine_fn open_wire(struct local *l, struct err *e)
+{
+        _cleanup_json_ struct json *answer = NULL;
+        _cleanup_close_ int fd = -1;
+        int r = local_list(&l->base, ignore_box, NULL, e);
+
+        if (r == 0)
+                r = ask_fd(l, request_for("wire", NULL), &answer, &fd, e);
+        if (r < 0)
+                return r;
+        return local_wire_open(&l->wire, &fd, json_get_str(answer, "first", ""), json_get_int(answer, "count", 0), e);
+}
+
+static void coroutine_fn wire_main(void *arg)
+{
+        struct local *l = arg;
+        struct err e = { 0 };
+        int r = open_wire(l, &e);
+
+        if (r < 0 && r != -EOPNOTSUPP && !l->closing)
+                log_warning("connections of boxes to their declared names are not taken: %s", err_text(&e));
+}
+
+static int coroutine_fn local_names(struct driver *d, const char *box, const char *const *names, size_t count,
+                                    char (*ret_addresses)[DRIVER_ADDRESS_MAX], struct err *e)
+{
+        struct local *l = local_of(d);
+        struct json *request = request_for("names", box), *list = json_arr();
+        int r = 0;
+
+        for (size_t i = 0; i < count; i++)
+                json_push(list, json_new_str(names[i]));
+        json_set(request, "names", list);
+        r = ask(l, request, NULL, e);
+        if (r == 0 && !local_wire_is_open(&l->wire))
+                r = open_wire(l, e);
+        for (size_t i = 0; r == 0 && i < count; i++)
+                r = local_wire_address(&l->wire, i, ret_addresses[i], e);
+        return r;
 }
 
 static int coroutine_fn local_stats(struct driver *d, const char *box, struct driver_stats *ret, struct err *e)
@@ -433,6 +508,7 @@ static void local_stop(struct driver *d)
         struct local *l = local_of(d);
 
         l->closing = true;
+        local_wire_close(&l->wire);
         /* Wakes a thread that waits in recvmsg for the supervisor. */
         if (l->feed_fd >= 0)
                 (void) shutdown(l->feed_fd, SHUT_RDWR);
@@ -447,6 +523,7 @@ static void local_free(struct driver *d)
         if (l->feed_fd >= 0)
                 (void) close(l->feed_fd);
         map_free(l->pending);
+        local_wire_done(&l->wire);
         free(l->socket_path);
         free(l->run_dir);
         free(l);
@@ -462,6 +539,7 @@ static const struct driver_ops local_ops = {
         .list = local_list,
         .stats = local_stats,
         .oom_kills = local_oom_kills,
+        .names = local_names,
         .hello = local_hello,
         .images = local_images,
         .stop = local_stop,
@@ -478,6 +556,7 @@ int driver_local_new(int feed_fd, const char *socket_path, const char *run_dir, 
         l->run_dir = xstrdup(run_dir);
         l->pending = map_new();
         waitq_init(&l->ready);
+        local_wire_init(&l->wire, &l->base);
         l->reader = coro_start(reader_main, l, CORO_STACK_DEFAULT, "boxhost reader");
         if (!l->reader)
                 return err_set(e, -ENOMEM, "no coroutine for the box driver");

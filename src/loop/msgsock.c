@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "loop/loop_impl.h"
@@ -7,6 +8,9 @@
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0
+#endif
+#ifndef MSG_CMSG_CLOEXEC
+#define MSG_CMSG_CLOEXEC 0 /* fd_prepare does it a moment later */
 #endif
 
 struct msgsock {
@@ -117,24 +121,69 @@ int coroutine_fn msgsock_send(struct msgsock *m, const void *p, size_t n, int64_
         return r;
 }
 
+/* The descriptor that came with a message; more than one cannot fit. */
+static int take_fd(struct msghdr *msg)
+{
+        struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+        int fd;
+
+        if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fd)))
+                return -1;
+        memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+        if (fd_prepare(fd) == 0)
+                return fd;
+        closep(&fd);
+        return -1;
+}
+
+static ssize_t receive(int from, void *p, size_t n, int *ret_fd)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int))];
+                struct cmsghdr align;
+        } control;
+        struct iovec iov = { .iov_base = p, .iov_len = n };
+        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+        if (ret_fd) {
+                msg.msg_control = control.bytes;
+                msg.msg_controllen = sizeof(control.bytes);
+        }
+        ssize_t got = recvmsg(from, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0)
+                return -errno;
+        if (ret_fd)
+                *ret_fd = take_fd(&msg);
+        if (!(msg.msg_flags & MSG_TRUNC))
+                return got;
+        if (ret_fd) {
+                closep(ret_fd);
+                *ret_fd = -1;
+        }
+        return -EMSGSIZE;
+}
+
 ssize_t coroutine_fn msgsock_recv(struct msgsock *m, void *p, size_t n, int64_t timeout_ms)
+{
+        return msgsock_recv_fd(m, p, n, NULL, timeout_ms);
+}
+
+ssize_t coroutine_fn msgsock_recv_fd(struct msgsock *m, void *p, size_t n, int *ret_fd, int64_t timeout_ms)
 {
         int64_t until = deadline_in(timeout_ms);
         int r = coro_check();
 
         while (r == 0) {
-                struct iovec iov = { .iov_base = p, .iov_len = n };
-                struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-                ssize_t got = recvmsg(m->fd, &msg, MSG_DONTWAIT);
+                ssize_t got = receive(m->fd, p, n, ret_fd);
 
                 if (got >= 0)
-                        return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : got;
-                if (errno == EINTR)
+                        return got;
+                if (got == -EINTR)
                         continue;
-                if (errno == ECONNRESET)
+                if (got == -ECONNRESET)
                         return 0; /* gone with messages of ours unread */
-                if (!would_block(errno))
-                        return -errno;
+                if (!would_block((int) -got))
+                        return got;
                 r = wait_for(m, &m->reader, deadline_left(until));
         }
         return r;

@@ -84,4 +84,6 @@ struct msgsock;
 int msgsock_from_fd(int fd, struct msgsock **ret, struct err *e);
 int coroutine_fn msgsock_send(struct msgsock *m, const void *p, size_t n, int64_t timeout_ms);
 ssize_t coroutine_fn msgsock_recv(struct msgsock *m, void *p, size_t n, int64_t timeout_ms); /* 0 = peer gone */
+/* The same, for messages that may bring a descriptor: *ret_fd is the caller's, or -1. */
+ssize_t coroutine_fn msgsock_recv_fd(struct msgsock *m, void *p, size_t n, int *ret_fd, int64_t timeout_ms);
 void msgsock_close(struct msgsock *m);

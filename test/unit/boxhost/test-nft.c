@@ -81,6 +81,28 @@ static void test_no_forwarder_no_rule_for_it(void **state)
         assert_null(strstr(buf_cstr(&b), "dnat ip to"));
 }
 
+static void test_wires_lead_to_one_socket_of_no_other_interface(void **state)
+{
+        _cleanup_buf_ struct buf b = BUF_MAX(1 << 16);
+        struct net_config c = config();
+        char led[160], kept[160];
+
+        c.wire_port = 4711;
+        assert_int_equal(net_rules(&b, &c), 0);
+        snprintf(led, sizeof(led),
+                 "iifgroup %u ip daddr 198.18.0.2-198.18.0.33 meta l4proto tcp dnat ip to 198.18.0.1:4711",
+                 net_group("abcd1234"));
+        snprintf(kept, sizeof(kept), "iifgroup != %u ip daddr 198.18.0.1 tcp dport 4711 reject with tcp reset",
+                 net_group("abcd1234"));
+        assert_non_null(strstr(buf_cstr(&b), led));
+        assert_non_null(strstr(buf_cstr(&b), "ip daddr 198.18.0.1 ct status dnat tcp dport 4711 accept"));
+        assert_non_null(strstr(buf_cstr(&b), kept));
+        snprintf(led, sizeof(led), "iifgroup != %u accept", net_group("abcd1234"));
+        assert_true(strstr(buf_cstr(&b), kept) < strstr(buf_cstr(&b), led));
+        /* the addresses of names are no box's */
+        assert_true(net_wire_address(&c.subnet, NET_WIRES_MAX - 1) < net_address(&c.subnet, 0));
+}
+
 static void test_a_small_buffer_is_an_error(void **state)
 {
         _cleanup_buf_ struct buf b = BUF_MAX(100);
@@ -92,8 +114,11 @@ static void test_a_small_buffer_is_an_error(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_the_table_is_the_instances), cmocka_unit_test(test_private_ranges_are_closed),
-                cmocka_unit_test(test_allowed_come_before_closed), cmocka_unit_test(test_no_forwarder_no_rule_for_it),
+                cmocka_unit_test(test_the_table_is_the_instances),
+                cmocka_unit_test(test_private_ranges_are_closed),
+                cmocka_unit_test(test_allowed_come_before_closed),
+                cmocka_unit_test(test_no_forwarder_no_rule_for_it),
+                cmocka_unit_test(test_wires_lead_to_one_socket_of_no_other_interface),
                 cmocka_unit_test(test_a_small_buffer_is_an_error),
         };
 

@@ -39,6 +39,66 @@ static void whole_messages(void *arg)
         msgsock_close(NULL);
 }
 
+/* A descriptor goes to whoever asks for it, and to nobody by accident. */
+static void with_descriptor(int to, const char *text)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int))];
+                struct cmsghdr align;
+        } control = { { 0 } };
+        struct iovec iov = { (void *) text, strlen(text) };
+        struct msghdr msg = {
+                .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control
+        };
+        struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        int pair[2];
+
+        CHECK_INT(pipe(pair), 0);
+        CHECK_INT(write(pair[1], "x", 1), 1);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof pair[0]);
+        memcpy(CMSG_DATA(c), &pair[0], sizeof pair[0]);
+        CHECK_INT(sendmsg(to, &msg, MSG_NOSIGNAL), (int) strlen(text));
+        close(pair[0]);
+        close(pair[1]);
+}
+
+static void descriptors(void *arg)
+{
+        struct msgsock *m;
+        int fds[2], fd = 7;
+        char got[16];
+
+        CHECK_INT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+        CHECK_INT(msgsock_from_fd(fds[1], &m, NULL), 0);
+        with_descriptor(fds[0], "one");
+        CHECK_INT(msgsock_recv_fd(m, got, sizeof(got), &fd, MS_MAX), 3);
+        CHECK(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC));
+        CHECK_INT(read(fd, got, sizeof(got)), 1);
+        close(fd);
+        CHECK_INT(send(fds[0], "none", 4, 0), 4);
+        CHECK_INT(msgsock_recv_fd(m, got, sizeof(got), &fd, MS_MAX), 4);
+        CHECK_INT(fd, -1);
+        int next = dup(0);
+        close(next);
+        with_descriptor(fds[0], "dropped");
+        CHECK_INT(msgsock_recv(m, got, sizeof(got), MS_MAX), 7);
+        with_descriptor(fds[0], "longer than asked for");
+        CHECK_INT(msgsock_recv_fd(m, got, 4, &fd, MS_MAX), -EMSGSIZE);
+        CHECK_INT(fd, -1);
+        int after = dup(0); /* neither of the two stayed open */
+        CHECK_INT(after, next);
+        close(after);
+        close(fds[0]);
+        msgsock_close(m);
+}
+
+static void descriptors_come_with_messages(void **state)
+{
+        run(descriptors, NULL);
+}
+
 static void messages_stay_whole(void **state)
 {
         run(whole_messages, NULL);
@@ -160,8 +220,11 @@ static void not_a_socket(void **state)
 int main(void)
 {
         const struct CMUnitTest tests[] = {
-                LOOP_TEST(messages_stay_whole), LOOP_TEST(closing_and_cancelling_end_waits),
-                LOOP_TEST(senders_wait),        LOOP_TEST(idle_ones_keep_no_loop),
+                LOOP_TEST(messages_stay_whole),
+                LOOP_TEST(descriptors_come_with_messages),
+                LOOP_TEST(closing_and_cancelling_end_waits),
+                LOOP_TEST(senders_wait),
+                LOOP_TEST(idle_ones_keep_no_loop),
                 LOOP_TEST(not_a_socket),
         };
 
