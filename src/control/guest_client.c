@@ -135,7 +135,8 @@ int guest_result_error(const struct json *result, struct err *e)
                       { "EACCES", -EACCES }, { "EPERM", -EPERM },         { "ELOOP", -ELOOP },
                       { "EXDEV", -EXDEV },   { "EMFILE", -EMFILE },       { "EAGAIN", -EAGAIN },
                       { "EPROTO", -EPROTO }, { "ETIMEDOUT", -ETIMEDOUT }, { "EDQUOT", -ENOSPC },
-                      { "E2BIG", -E2BIG },   { "EBADMSG", -EBADMSG },     { "ENAMETOOLONG", -ENAMETOOLONG } };
+                      { "E2BIG", -E2BIG },   { "EBADMSG", -EBADMSG },     { "ECONNREFUSED", -ECONNREFUSED },
+                      { "ENAMETOOLONG", -ENAMETOOLONG } };
         const char *error = json_get_str(result, "error", NULL);
 
         if (!error)

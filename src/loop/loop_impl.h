@@ -11,11 +11,6 @@
 uv_loop_t *loop_uv(void);
 bool loop_is_up(void);
 
-/* A buffer for one read whose bytes are consumed before anything else can run: no suspension between filling and use.
- */
-#define LOOP_SCRATCH ((size_t) 64 << 10)
-char *loop_scratch(void);
-
 /* tmo.c */
 int tmo_init(void);
 void tmo_sync(void); /* before polling: the one uv timer follows the head of the heap */

@@ -5,7 +5,7 @@
 #include "loop/wait.h"
 
 /* What both directions of a tunnel share. */
-struct tunnel {
+struct both {
         int64_t moved_ms; /* a tunnel is idle when neither direction moves */
         int64_t idle_ms;
         struct stream *a, *b;
@@ -16,7 +16,7 @@ struct tunnel {
         struct waitq ended;
 };
 
-static int64_t idle_left(const struct tunnel *t)
+static int64_t idle_left(const struct both *t)
 {
         int64_t idle = loop_now() - t->moved_ms;
 
@@ -24,7 +24,7 @@ static int64_t idle_left(const struct tunnel *t)
 }
 
 /* 0: go on; the streams' own waits may also end because the other direction told this one to stop. */
-static int coroutine_fn await_both(struct tunnel *t, int side, struct stream *from, struct stream *to)
+static int coroutine_fn await_both(struct both *t, int side, struct stream *from, struct stream *to)
 {
         for (;;) {
                 int r;
@@ -47,7 +47,7 @@ static int coroutine_fn await_both(struct tunnel *t, int side, struct stream *fr
 }
 
 /* Bytes go through one buffer of the loop's: between reading into it and queueing from it nothing can suspend. */
-static int64_t coroutine_fn pump_loop(struct tunnel *t, int side, struct stream *from, struct stream *to)
+static int64_t coroutine_fn pump_loop(struct both *t, int side, struct stream *from, struct stream *to)
 {
         int64_t total = 0;
 
@@ -77,7 +77,7 @@ static int64_t coroutine_fn pump_loop(struct tunnel *t, int side, struct stream 
         }
 }
 
-static int64_t coroutine_fn pump_side(struct tunnel *t, int side, struct stream *from, struct stream *to)
+static int64_t coroutine_fn pump_side(struct both *t, int side, struct stream *from, struct stream *to)
 {
         stream_ref(from);
         stream_ref(to);
@@ -89,12 +89,12 @@ static int64_t coroutine_fn pump_side(struct tunnel *t, int side, struct stream 
 
 int64_t coroutine_fn pump(struct stream *from, struct stream *to, int64_t idle_ms)
 {
-        struct tunnel t = { .moved_ms = loop_now(), .idle_ms = idle_ms };
+        struct both t = { .moved_ms = loop_now(), .idle_ms = idle_ms };
 
         return pump_side(&t, 0, from, to);
 }
 
-static void tunnel_stop(struct tunnel *t)
+static void tunnel_stop(struct both *t)
 {
         t->stop = true;
         for (int i = 0; i < 2; i++)
@@ -104,7 +104,7 @@ static void tunnel_stop(struct tunnel *t)
 
 static void coroutine_fn second_side(void *arg)
 {
-        struct tunnel *t = arg;
+        struct both *t = arg;
         int64_t r = pump_side(t, 1, t->b, t->a);
 
         t->other_result = r < 0 ? (int) r : 0;
@@ -116,7 +116,7 @@ static void coroutine_fn second_side(void *arg)
 
 int coroutine_fn pump_both(struct stream *a, struct stream *b, int64_t idle_ms)
 {
-        struct tunnel t = { .moved_ms = loop_now(), .idle_ms = idle_ms, .a = a, .b = b };
+        struct both t = { .moved_ms = loop_now(), .idle_ms = idle_ms, .a = a, .b = b };
         int r;
 
         waitq_init(&t.ended);

@@ -25,6 +25,14 @@ int coroutine_fn stream_connect_unix(const char *path, int64_t timeout_ms, struc
 /* Takes over a connected socket or pipe end (made non-blocking). On error the caller keeps fd. */
 int stream_from_fd(int fd, struct stream **ret, struct err *e);
 
+/* The same for a socket that a stranger may hold a copy of, and whose flags it may change at any time. */
+int stream_from_shared_fd(int fd, struct stream **ret, struct err *e);
+void shared_fd_close(int fd); /* close(2) of such a one, which cannot be made to wait for long (close_shared.c) */
+
+/* stream_read on a Unix socket, with the first descriptor that came along in *ret_fd, which the caller presets (-1) and
+ * owns; what comes while it holds one is closed. */
+ssize_t coroutine_fn stream_read_fd(struct stream *s, void *p, size_t n, int *ret_fd, int64_t timeout_ms);
+
 /* Reads 1..n bytes; 0 at end of stream. */
 ssize_t coroutine_fn stream_read(struct stream *s, void *p, size_t n, int64_t timeout_ms);
 /* Exactly n bytes, or -ENODATA when the stream ended first. */
@@ -67,6 +75,17 @@ const char *stream_peer(const struct stream *s);
  * pump_both runs both directions (the second in a coroutine of its own) and returns when both ended. */
 int64_t coroutine_fn pump(struct stream *from, struct stream *to, int64_t idle_ms);
 int coroutine_fn pump_both(struct stream *a, struct stream *b, int64_t idle_ms);
+
+/*
+ * tunnel: pump_both without a coroutine, for what idles long: a and b, now the tunnel's, copy into each other until
+ * both ended, one failed, or nothing moved for idle_ms (-1: no limit). on_end runs once on the loop (r 0 or -errno),
+ * after both were closed; the tunnel is gone then. tunnel_close ends it without on_end.
+ */
+struct tunnel;
+struct tunnel *tunnel_start(struct stream *a, struct stream *b, int64_t idle_ms, void (*on_end)(void *arg, int r),
+                            void *arg);
+void tunnel_close(struct tunnel *t);
+int64_t tunnel_moved(const struct tunnel *t); /* loop_now() of the last byte in either direction */
 
 /* Listeners. on_accept owns the stream it gets. */
 struct listener;

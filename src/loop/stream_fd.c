@@ -4,6 +4,9 @@
  * Libuv changes a poll registration by two system calls. So interest in reading, once registered, stays registered when
  * the reader leaves and is dropped only when an event comes that nobody wants: a conversation of short messages pays
  * nothing.
+ *
+ * Sockets are never trusted to be non-blocking: whoever shares the open file description can change that. Every call
+ * says MSG_DONTWAIT.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,6 +41,7 @@ struct fd_stream {
         uint8_t family; /* of the peer; AF_UNSPEC when it has no address */
         uint8_t registered, desired;
         bool socket, polled, always; /* always: files, which are ready at any time and cannot be polled */
+        bool shared;                 /* a stranger has a copy of the descriptor */
 };
 
 static const struct stream_ops fd_ops, tcp_ops;
@@ -55,7 +59,7 @@ static ssize_t fd_try_read(struct stream *s, void *p, size_t n)
         if (f->fd < 0)
                 return 0;
         do
-                r = read(f->fd, p, n);
+                r = f->socket ? recv(f->fd, p, n, MSG_DONTWAIT) : read(f->fd, p, n);
         while (r < 0 && errno == EINTR);
         if (r < 0)
                 return would_block(errno) ? -EAGAIN : -errno;
@@ -73,7 +77,7 @@ static ssize_t fd_try_write(struct stream *s, const void *p, size_t n)
         if (f->fd < 0)
                 return -EPIPE;
         do
-                r = f->socket ? send(f->fd, p, n, MSG_NOSIGNAL) : write(f->fd, p, n);
+                r = f->socket ? send(f->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) : write(f->fd, p, n);
         while (r < 0 && errno == EINTR);
         if (r < 0)
                 return would_block(errno) ? -EAGAIN : -errno;
@@ -145,7 +149,10 @@ static void fd_release(struct fd_stream *f)
                 else
                         uv_close((uv_handle_t *) &f->poll, fd_closed);
         }
-        closep(&f->fd);
+        if (f->shared)
+                shared_fd_close(f->fd);
+        else
+                closep(&f->fd);
         f->fd = -1;
 }
 
@@ -269,4 +276,63 @@ int stream_from_fd(int fd, struct stream **ret, struct err *e)
         int r = fd_stream_new(fd, NULL, ret);
 
         return r < 0 ? err_sys(e, r, "cannot use descriptor %d as a stream", fd) : 0;
+}
+
+int stream_from_shared_fd(int fd, struct stream **ret, struct err *e)
+{
+        int r = stream_from_fd(fd, ret, e);
+
+        if (r == 0)
+                fd_of(*ret)->shared = true;
+        return r;
+}
+
+/* Keeps the first descriptor of a message. */
+static void take_rights(struct msghdr *m, int *ret_fd)
+{
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+                if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                        continue;
+                for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+                        int fd;
+
+                        memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+                        if (*ret_fd < 0)
+                                *ret_fd = fd;
+                        else
+                                shared_fd_close(fd);
+                }
+        }
+}
+
+ssize_t coroutine_fn stream_read_fd(struct stream *s, void *p, size_t n, int *ret_fd, int64_t timeout_ms)
+{
+        int64_t until = deadline_in(timeout_ms);
+        union {
+                char room[CMSG_SPACE(sizeof(int))]; /* what does not fit is closed by the kernel */
+                struct cmsghdr align;
+        } u;
+
+        if (s->ops != &fd_ops || !fd_of(s)->socket)
+                return -EINVAL;
+        for (;;) {
+                struct iovec iov = { p, n };
+                struct msghdr m = {
+                        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof(u.room)
+                };
+                int r = stream_wait_readable(s, deadline_left(until));
+
+                if (r < 0)
+                        return r;
+                if (s->in.len || s->in_err)
+                        return stream_try_read(s, p, n);
+                ssize_t got = recvmsg(fd_of(s)->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+                if (got >= 0) {
+                        take_rights(&m, ret_fd);
+                        return got;
+                }
+                if (errno != EINTR && !would_block(errno))
+                        return -errno;
+                s->maybe_readable = false;
+        }
 }

@@ -26,5 +26,10 @@ struct tmo {
         void (*fn)(struct tmo *t);
 };
 
+/* A buffer for one read whose bytes are consumed before anything else can run: no suspension between filling and use.
+ */
+#define LOOP_SCRATCH ((size_t) 64 << 10)
+char *loop_scratch(void);
+
 void tmo_start(struct tmo *t, int64_t after_ms); /* also restarts a running one */
 void tmo_stop(struct tmo *t);

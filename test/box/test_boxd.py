@@ -466,7 +466,21 @@ def test_dial(box):
     feeder.join()
     assert r.data == data + b"|3000000" and DATA in r.ended
     c.close()
+    c = box.connect()
+    c.head("dial", port=8456, **{"pass": True})
+    frame, fds, _, _ = socket.recv_fds(c.sock, 4096, 4)
+    assert json.loads(frame[8:]) == {"passed": True, "done": True} and len(fds) == 1
+    direct = socket.socket(fileno=fds[0])
+    assert direct.family == socket.AF_INET and direct.proto == socket.IPPROTO_TCP
+    assert c.sock.recv(1) == b""  # boxd is out of it
+    c.close()
+    direct.setblocking(True)
+    direct.sendall(b"straight")
+    direct.shutdown(socket.SHUT_WR)
+    assert b"".join(iter(lambda: direct.recv(100), b"")) == b"straight|8"
+    direct.close()
     assert box.op("dial", port=8457)["code"] == "ECONNREFUSED"
+    assert box.op("dial", port=8457, **{"pass": True})["code"] == "ECONNREFUSED"
     assert box.op("dial", port=0)["code"] == "EINVAL"
     c = box.connect()
     c.head("dial", port=8456)
