@@ -130,12 +130,24 @@ int guest_result_error(const struct json *result, struct err *e)
         static const struct {
                 const char *name;
                 int code;
-        } codes[] = { { "ENOENT", -ENOENT }, { "EEXIST", -EEXIST },       { "ENOSPC", -ENOSPC },
-                      { "EINVAL", -EINVAL }, { "ENOTDIR", -ENOTDIR },     { "EISDIR", -EISDIR },
-                      { "EACCES", -EACCES }, { "EPERM", -EPERM },         { "ELOOP", -ELOOP },
-                      { "EXDEV", -EXDEV },   { "EMFILE", -EMFILE },       { "EAGAIN", -EAGAIN },
-                      { "EPROTO", -EPROTO }, { "ETIMEDOUT", -ETIMEDOUT }, { "EDQUOT", -ENOSPC },
-                      { "E2BIG", -E2BIG },   { "EBADMSG", -EBADMSG },     { "ECONNREFUSED", -ECONNREFUSED },
+        } codes[] = { { "ENOENT", -ENOENT },
+                      { "EEXIST", -EEXIST },
+                      { "ENOSPC", -ENOSPC },
+                      { "EINVAL", -EINVAL },
+                      { "ENOTDIR", -ENOTDIR },
+                      { "EISDIR", -EISDIR },
+                      { "EACCES", -EACCES },
+                      { "EPERM", -EPERM },
+                      { "ELOOP", -ELOOP },
+                      { "EXDEV", -EXDEV },
+                      { "EMFILE", -EMFILE },
+                      { "EAGAIN", -EAGAIN },
+                      { "EPROTO", -EPROTO },
+                      { "ETIMEDOUT", -ETIMEDOUT },
+                      { "EDQUOT", -ENOSPC },
+                      { "E2BIG", -E2BIG },
+                      { "EBADMSG", -EBADMSG },
+                      { "ECONNREFUSED", -ECONNREFUSED },
                       { "ENAMETOOLONG", -ENAMETOOLONG } };
         const char *error = json_get_str(result, "error", NULL);
 

@@ -78,6 +78,26 @@ struct str call_target(const struct call *c)
         return c->head->target;
 }
 
+struct str call_origin_form(const struct call *c)
+{
+        return origin_form(c->head->target);
+}
+
+void call_attach(struct call *c, void *p, void (*free_fn)(void *p))
+{
+        struct conn *conn = c->conn;
+
+        if (conn->attached)
+                conn->attached_free(conn->attached);
+        conn->attached = p;
+        conn->attached_free = free_fn;
+}
+
+void *call_attached(const struct call *c)
+{
+        return c->conn ? c->conn->attached : NULL;
+}
+
 struct str call_host(const struct call *c)
 {
         return c->head->host;

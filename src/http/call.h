@@ -16,13 +16,18 @@
 struct call;
 
 struct str call_method(const struct call *c);
-struct str call_path(const struct call *c);   /* decoded, without query; empty when url_split_target refuses it */
-struct str call_target(const struct call *c); /* raw */
-struct str call_host(const struct call *c);   /* as sent */
+struct str call_path(const struct call *c);        /* decoded, without query; empty when url_split_target refuses it */
+struct str call_target(const struct call *c);      /* raw */
+struct str call_origin_form(const struct call *c); /* raw "/path?query", also of an absolute target; "*" */
+struct str call_host(const struct call *c);        /* as sent */
 struct str call_header(const struct call *c, const char *name); /* .p NULL when absent */
 const struct h1_head *call_head(const struct call *c);
 int call_query(const struct call *c, const char *key, struct buf *out); /* 1 found, 0 absent, -EINVAL */
 const char *call_peer(const struct call *c);                            /* "ip" of the peer */
+
+/* Something that lives as long as the client's connection; what was attached before is freed. */
+void call_attach(struct call *c, void *p, void (*free_fn)(void *p));
+void *call_attached(const struct call *c); /* NULL when nothing is */
 
 /* Body. Reading sends 100-continue when it was asked for. */
 bool call_has_body(const struct call *c);

@@ -58,6 +58,10 @@ void conn_free(struct conn *c)
         s->open--;
         addr_put(s, c->addr);
         buf_done(&c->in);
+        if (c->upstream)
+                c->upstream_free(c->upstream);
+        if (c->attached)
+                c->attached_free(c->attached);
         stream_close(c->stream);
         tls_ctx_unref(c->tls);
         free(c);

@@ -45,7 +45,11 @@ struct conn {
         struct sse *sse;
         struct coro *handshake;
         struct tls_ctx *tls; /* until the handshake is done */
-        struct buf in;       /* the head so far */
+        void *upstream;      /* the proxy's connection that waits for the next request */
+        void (*upstream_free)(void *upstream);
+        void *attached; /* a handler's, for the life of the connection */
+        void (*attached_free)(void *attached);
+        struct buf in; /* the head so far */
         size_t scanned;
         int64_t since; /* loop_now of entering the state */
         enum conn_state state;
