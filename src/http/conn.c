@@ -278,12 +278,15 @@ static void coroutine_fn handshake(void *arg)
         server_coro_ended(s);
 }
 
-void conn_new(struct http_server *s, struct stream *stream, struct tls_ctx *tls)
+void conn_new(struct http_server *s, struct stream *stream, struct tls_ctx *tls, void *attached,
+              void (*attached_free)(void *attached))
 {
         struct conn *c = xcalloc(1, sizeof *c);
 
         c->server = s;
         c->stream = stream;
+        c->attached = attached;
+        c->attached_free = attached_free;
         c->state = tls ? CONN_TLS : CONN_IDLE;
         c->addr = addr_get(s, stream);
         c->since = loop_now();

@@ -153,8 +153,22 @@ static bool split_origin(struct str url, struct str *origin, struct str *rest)
         return n > skip;
 }
 
+/* Adds a path that the service gave as the client knows it. */
+static int add_without_base(struct buf *out, struct str path, const char *base)
+{
+        struct str prefix = str_of(base);
+        char next = path.n > prefix.n ? path.p[prefix.n] : '\0';
+
+        if (!prefix.n || !str_starts(path, prefix) || (next && next != '/' && next != '?' && next != '#'))
+                return buf_addstr(out, path);
+        if (next != '/' && buf_addc(out, '/') < 0)
+                return -ENOBUFS;
+        return buf_addstr(out, str_n(path.p + prefix.n, path.n - prefix.n));
+}
+
+/* base: taken away from the path behind an origin that was replaced; NULL: it stays. */
 static int add_mapped(struct buf *b, const struct h1_header *x, int (*map)(void *arg, struct str origin, struct buf *),
-                      void *arg, struct str otherwise)
+                      void *arg, const char *base, struct str otherwise)
 {
         _cleanup_buf_ struct buf out = BUF_MAX(VALUE_MAX);
         struct str origin, rest;
@@ -167,7 +181,7 @@ static int add_mapped(struct buf *b, const struct h1_header *x, int (*map)(void 
                 return add_line(b, x->name, x->value);
         if (r < 0)
                 return otherwise.n ? add_line(b, x->name, otherwise) : 0;
-        r = buf_addstr(&out, rest);
+        r = add_without_base(&out, rest, base);
         return r < 0 ? r : add_line(b, x->name, buf_str(&out));
 }
 
@@ -177,12 +191,17 @@ static int add_location(struct buf *b, const struct h1_header *x, const struct p
         _cleanup_buf_ struct buf whole = BUF_MAX(VALUE_MAX);
         struct h1_header y = *x;
 
+        if (str_starts(x->value, STR("/")) && !str_starts(x->value, STR("//"))) {
+                int r = add_without_base(&whole, x->value, p->base);
+
+                return r < 0 ? r : add_line(b, x->name, buf_str(&whole));
+        }
         if (!str_starts(x->value, STR("//")))
-                return add_mapped(b, x, p->outward, p->arg, STR(""));
+                return add_mapped(b, x, p->outward, p->arg, p->base, STR(""));
         if (buf_adds(&whole, "http:") < 0 || buf_addstr(&whole, x->value) < 0)
                 return -ENOBUFS;
         y.value = buf_str(&whole);
-        return add_mapped(b, &y, p->outward, p->arg, STR(""));
+        return add_mapped(b, &y, p->outward, p->arg, p->base, STR(""));
 }
 
 static bool is_private(const struct proxy_policy *p, struct str name)
@@ -263,9 +282,9 @@ static int add_request_header(struct buf *b, const struct h1_header *x, const st
         case PASS:
                 return add_line(b, x->name, x->value);
         case ORIGIN:
-                return add_mapped(b, x, p->inward, p->arg, STR("null"));
+                return add_mapped(b, x, p->inward, p->arg, NULL, STR("null"));
         case REFERER:
-                return add_mapped(b, x, p->inward, p->arg, STR(""));
+                return add_mapped(b, x, p->inward, p->arg, NULL, STR(""));
         case COOKIE:
                 return add_cookie(b, x, p);
         default:
@@ -298,6 +317,8 @@ int proxy_request_head(struct buf *b, const struct h1_head *h, struct str target
 
         if (r == 0)
                 r = buf_addc(b, ' ');
+        if (r == 0 && p->base && str_starts(target, STR("/")))
+                r = buf_adds(b, p->base);
         if (r == 0)
                 r = buf_addstr(b, target);
         if (r == 0)
@@ -305,7 +326,7 @@ int proxy_request_head(struct buf *b, const struct h1_head *h, struct str target
         for (size_t i = 0; r == 0 && i < h->header_count; i++)
                 if (!some || !nominated(h, h->headers[i].name))
                         r = add_request_header(b, &h->headers[i], p);
-        if (r == 0)
+        if (r == 0 && p->forwarded_host)
                 r = add_forwarded(b, h, peer, p);
         if (r == 0)
                 r = add_request_framing(b, h, expect, upgrade);
@@ -328,7 +349,7 @@ static int add_response_header(struct buf *b, const struct h1_header *x, const s
         case LOCATION:
                 return add_location(b, x, p);
         case ALLOW_ORIGIN:
-                return add_mapped(b, x, p->outward, p->arg, STR(""));
+                return add_mapped(b, x, p->outward, p->arg, NULL, STR(""));
         case SET_COOKIE:
                 return add_set_cookie(b, x, p);
         default:

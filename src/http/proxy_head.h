@@ -9,7 +9,8 @@
 
 struct proxy_policy {
         const char *host;            /* what the service takes itself for: "localhost:5173" */
-        const char *forwarded_host;  /* X-Forwarded-Host */
+        const char *base;            /* a path before that of every request, without a slash at its end; NULL: none */
+        const char *forwarded_host;  /* X-Forwarded-Host; NULL: the service is told nothing of who asks */
         const char *forwarded_proto; /* X-Forwarded-Proto: "http" or "https" */
         /*
          * An origin ("http://name:port", no slash) as the client knows it, from Origin or Referer, to what the service

@@ -49,7 +49,12 @@ static void accepted(struct stream *stream, void *arg)
 {
         struct listen *l = arg;
 
-        conn_new(l->server, stream, l->tls);
+        conn_new(l->server, stream, l->tls, NULL, NULL);
+}
+
+void http_server_take(struct http_server *s, struct stream *stream, void *attached, void (*free_fn)(void *attached))
+{
+        conn_new(s, stream, NULL, attached, free_fn);
 }
 
 static int listen_on(struct http_server *s, const char *addr, unsigned port, struct tls_ctx *tls, struct err *e)

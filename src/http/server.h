@@ -24,6 +24,9 @@ int http_server_listen(struct http_server *s, const char *addr, unsigned port, s
 /* The same with TLS 1.2 or 1.3 from PEM files (certificate chain, key), which are read at once. */
 int http_server_listen_tls(struct http_server *s, const char *addr, unsigned port, const char *cert, const char *key,
                            struct err *e);
+/* A connection that was accepted elsewhere. attached is what call_attached gives in its requests; free_fn runs once,
+ * when the connection is over or its stream was handed over. */
+void http_server_take(struct http_server *s, struct stream *stream, void *attached, void (*free_fn)(void *attached));
 unsigned http_server_port(const struct http_server *s);
 /* Suspends until every running request has ended, or timeout_ms; then cancels the rest. */
 void coroutine_fn http_server_stop(struct http_server *s, int64_t timeout_ms);

@@ -123,7 +123,9 @@ struct call {
 };
 
 /* conn.c */
-void conn_new(struct http_server *s, struct stream *stream, struct tls_ctx *tls);
+/* attached may be NULL; attached_free then too. */
+void conn_new(struct http_server *s, struct stream *stream, struct tls_ctx *tls, void *attached,
+              void (*attached_free)(void *attached));
 void conn_free(struct conn *c);
 void conn_drop(struct conn *c); /* like conn_free, but what is queued goes out */
 void conn_enter(struct conn *c, enum conn_state state);

@@ -117,7 +117,12 @@ static void coroutine_fn handler(struct call *c, void *arg)
                 write_for_ever(c);
         else if (str_eq(p, STR("/misuse")))
                 misuse(c);
-        else if (str_eq(p, STR("/raw")))
+        else if (str_eq(p, STR("/attached"))) {
+                char text[8];
+                int n = snprintf(text, sizeof text, "%d", *(int *) call_attached(c));
+
+                (void) call_reply(c, 200, "text/plain", text, (size_t) n);
+        } else if (str_eq(p, STR("/raw")))
                 echo_raw(c);
         else if (str_eq(p, STR("/stream")))
                 streamed(c);
@@ -468,6 +473,30 @@ static void do_stop(void *arg)
         wire_close(running);
 }
 
+static void do_take(void *arg)
+{
+        struct wire *w = xcalloc(1, sizeof *w);
+        struct stream *theirs;
+        int pair[2], freed = 0;
+
+        start(NULL);
+        w->in = BUF_MAX(16 << 20);
+        CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        CHECK_INT(stream_from_fd(pair[0], &w->s, NULL), 0);
+        CHECK_INT(stream_from_fd(pair[1], &theirs, NULL), 0);
+        http_server_take(server, theirs, &freed, count_gone);
+        wire_send(w, "GET /attached HTTP/1.1\r\n" H "\r\nGET /a HTTP/1.1\r\n" H "\r\n");
+        wire_expect(w, "\r\n\r\n0HTTP/1.1 200 OK\r\n");
+        wire_expect(w, "\r\n\r\n/a");
+        CHECK_INT(freed, 0);
+        wire_close(w);
+        while (!freed)
+                CHECK_INT(coro_sleep(1), 0);
+        CHECK_INT(freed, 1);
+        serve_end();
+        CHECK_INT(freed, 1);
+}
+
 #define TEST(name)                            \
         static void test_##name(void **state) \
         {                                     \
@@ -486,6 +515,7 @@ TEST(caps)
 TEST(misuse)
 TEST(upgrade)
 TEST(stop)
+TEST(take)
 
 int main(void)
 {
@@ -494,6 +524,7 @@ int main(void)
                 LOOP_TEST(test_time),       LOOP_TEST(test_expect),      LOOP_TEST(test_unread),
                 LOOP_TEST(test_vanish),     LOOP_TEST(test_half_close),  LOOP_TEST(test_caps),
                 LOOP_TEST(test_misuse),     LOOP_TEST(test_upgrade),     LOOP_TEST(test_stop),
+                LOOP_TEST(test_take),
         };
 
         return cmocka_run_group_tests_name("http server", tests, NULL, NULL);
