@@ -9,14 +9,14 @@
 
 #define BOX_COLUMNS                                                                                      \
         "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, services, repos, " \
-        "created_at, used_at, ended_at, oom_kills"
+        "wiring, created_at, used_at, ended_at, oom_kills"
 #define COMMAND_MAX 8192
 #define STEPS_KEPT 1000
 
 void box_row_done(struct box_row *b)
 {
-        char **all[] = { &b->id,    &b->account, &b->name,  &b->goal,         &b->image,    &b->size,
-                         &b->state, &b->why,     &b->agent, &b->agent_client, &b->services, &b->repos };
+        char **all[] = { &b->id,  &b->account, &b->name,         &b->goal,     &b->image, &b->size,  &b->state,
+                         &b->why, &b->agent,   &b->agent_client, &b->services, &b->repos, &b->wiring };
 
         for (size_t i = 0; i < ARRAY_LEN(all); i++) {
                 free(*all[i]);
@@ -26,25 +26,36 @@ void box_row_done(struct box_row *b)
 
 static void row_from(struct query *q, struct box_row *b)
 {
-        char **all[] = { &b->id,    &b->account, &b->name,  &b->goal,         &b->image,    &b->size,
-                         &b->state, &b->why,     &b->agent, &b->agent_client, &b->services, &b->repos };
+        char **all[] = { &b->id,  &b->account, &b->name,         &b->goal,     &b->image, &b->size,  &b->state,
+                         &b->why, &b->agent,   &b->agent_client, &b->services, &b->repos, &b->wiring };
 
         *b = (struct box_row){ 0 };
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
                 *all[i] = xstrdup(col_str(q, (int) i));
-        b->created_at = col_int(q, 12);
-        b->used_at = col_int(q, 13);
-        b->ended_at = col_int(q, 14);
-        b->oom_kills = col_int(q, 15);
+        b->created_at = col_int(q, 13);
+        b->used_at = col_int(q, 14);
+        b->ended_at = col_int(q, 15);
+        b->oom_kills = col_int(q, 16);
 }
 
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
-        const char *values[] = { b->id,    b->account, b->name,  b->goal,         b->image,    b->size,
-                                 b->state, b->why,     b->agent, b->agent_client, b->services, b->repos };
+        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
+        const char *values[] = { b->id,
+                                 b->account,
+                                 b->name,
+                                 b->goal,
+                                 b->image,
+                                 b->size,
+                                 b->state,
+                                 b->why,
+                                 b->agent,
+                                 b->agent_client,
+                                 b->services,
+                                 b->repos,
+                                 b->wiring ? b->wiring : "{}" };
         for (size_t i = 0; i < ARRAY_LEN(values); i++)
                 query_str(&q, values[i]);
         query_int(&q, b->created_at);
@@ -110,6 +121,39 @@ int boxes_set_repos(struct db *db, const char *id, const char *repos)
         query_str(&q, repos);
         query_str(&q, id);
         return query_run(&q, NULL);
+}
+
+int boxes_set_wiring(struct db *db, const char *id, const char *services, const char *wiring, struct err *e)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET services = ?, wiring = ? WHERE id = ?");
+        query_str(&q, services);
+        query_str(&q, wiring);
+        query_str(&q, id);
+        return query_run(&q, e);
+}
+
+int boxes_linking(struct db *db, const char *account, const char *id, int (*fn)(const struct box_row *b, void *arg),
+                  void *arg)
+{
+        struct query q;
+        int r = 0;
+
+        query(db, &q,
+              "SELECT " BOX_COLUMNS " FROM boxes WHERE account_id = ? AND instr(services, '\"fromBox\"') > 0"
+              " AND instr(services, ?) > 0 AND state IN ('starting','running','frozen') ORDER BY created_at LIMIT 100");
+        query_str(&q, account);
+        query_str(&q, id);
+        while (r == 0 && query_row(&q)) {
+                struct box_row row;
+
+                row_from(&q, &row);
+                r = fn(&row, arg);
+                box_row_done(&row);
+        }
+        int end = query_end(&q, NULL);
+        return end < 0 ? end : r;
 }
 
 int boxes_set_oom(struct db *db, const char *id, int64_t kills)

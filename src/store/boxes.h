@@ -7,6 +7,7 @@ struct box_row {
         char *id, *account, *name, *goal, *image, *size, *state, *why, *agent, *agent_client;
         char *services; /* JSON array */
         char *repos;    /* JSON array of strings */
+        char *wiring;   /* JSON object; with services what control/wires.h reads; NULL on insert: none */
         int64_t created_at, used_at, ended_at, oom_kills;
 };
 void box_row_done(struct box_row *b);
@@ -18,6 +19,12 @@ int boxes_set_state(struct db *db, const char *id, const char *state, const char
                     struct err *e); /* sets ended_at when it ends */
 int boxes_touch(struct db *db, const char *id, const char *agent, const char *client);
 int boxes_set_repos(struct db *db, const char *id, const char *repos);
+/* Both at once: the whole table of names. */
+int boxes_set_wiring(struct db *db, const char *id, const char *services, const char *wiring, struct err *e);
+/* Calls fn for live boxes of the account whose services may link to box id, oldest first, at most 100. fn runs no other
+ * statement of the same text; its non-zero stops and is returned. */
+int boxes_linking(struct db *db, const char *account, const char *id, int (*fn)(const struct box_row *b, void *arg),
+                  void *arg);
 int boxes_set_oom(struct db *db, const char *id, int64_t kills);
 int boxes_delete(struct db *db, const char *id, struct err *e);
 /* Calls fn for each, most recently used first; account NULL: all; all: ended ones too. fn's non-zero stops and is

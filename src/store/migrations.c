@@ -136,5 +136,11 @@ static const char step_3[] =
         ") STRICT;"
         "CREATE INDEX box_secrets_by_box ON box_secrets(box_id);";
 
-const char *const migrations[] = { step_1, step_2, step_3 };
+/* What the names of a box reach beyond `services`, as JSON: {externalBaseUrl?, scenePaths?}. Boxes that link to others
+ * are few; the index finds them by the same words as boxes_linking. */
+static const char step_wiring[] = "ALTER TABLE boxes ADD COLUMN wiring TEXT NOT NULL DEFAULT '{}';"
+                                  "CREATE INDEX boxes_that_link ON boxes(account_id) "
+                                  "WHERE instr(services, '\"fromBox\"') > 0;";
+
+const char *const migrations[] = { step_1, step_2, step_3, step_wiring };
 const size_t migration_count = ARRAY_LEN(migrations);

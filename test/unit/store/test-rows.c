@@ -108,6 +108,43 @@ static int last_step(const struct step *st, void *arg)
         return 0;
 }
 
+static int count_row(const struct box_row *row, void *arg)
+{
+        (void) row;
+        ++*(int *) arg;
+        return 0;
+}
+
+static void test_wiring_is_kept_and_links_are_found(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        struct box_row row = { 0 };
+        int n = 0;
+
+        insert(s, a, "box1", "running", 5);
+        insert(s, a, "box2", "running", 6);
+        insert(s, a, "box3", "running", 7);
+        assert_int_equal(boxes_get(s->db, a, "box1", &row, NULL), 0);
+        assert_string_equal(row.wiring, "{}");
+        box_row_done(&row);
+        assert_int_equal(boxes_set_wiring(s->db, "box1", "[{\"name\":\"db\",\"fromBox\":\"box2\"}]", "{\"x\":1}", NULL),
+                         0);
+        assert_int_equal(boxes_set_wiring(s->db, "box3", "[{\"name\":\"box2\"}]", "{}", NULL), 0);
+        scratch_reopen(s);
+        assert_int_equal(boxes_get(s->db, a, "box1", &row, NULL), 0);
+        assert_string_equal(row.services, "[{\"name\":\"db\",\"fromBox\":\"box2\"}]");
+        assert_string_equal(row.wiring, "{\"x\":1}");
+        box_row_done(&row);
+        assert_int_equal(boxes_linking(s->db, a, "box2", count_row, &n), 0);
+        assert_int_equal(n, 1);
+        assert_int_equal(boxes_linking(s->db, "other", "box2", count_row, &n), 0);
+        assert_int_equal(boxes_linking(s->db, a, "box1", count_row, &n), 0);
+        assert_int_equal(boxes_set_state(s->db, "box1", "lost", NULL, NULL), 0);
+        assert_int_equal(boxes_linking(s->db, a, "box2", count_row, &n), 0);
+        assert_int_equal(n, 1);
+}
+
 static void test_steps_are_kept_and_bounded(void **state)
 {
         struct scratch *s = *state;
@@ -285,6 +322,8 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_first_account_is_made_once, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_foreign_box_answers_as_unknown, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_list_order_and_filter, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_wiring_is_kept_and_links_are_found, scratch_setup,
+                                                scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_steps_are_kept_and_bounded, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_open_steps_are_closed_after_a_restart, scratch_setup,
                                                 scratch_teardown),
