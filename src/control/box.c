@@ -2,6 +2,7 @@
 #include "control/guest_client.h"
 #include "control/pool.h"
 #include "control/secrets.h"
+#include "control/wires.h"
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -76,6 +77,7 @@ static void box_forget(struct control *c, const char *id)
                 return;
         b->ending = true;
         waitq_wake_all(&b->changed);
+        wires_forget(c, id);
         box_release(b);
         waitq_wake_all(&c->capacity);
 }
@@ -216,47 +218,11 @@ static int coroutine_fn take_slot(struct control *c, const struct box_request *r
         return ret;
 }
 
-static int check_services(const struct json *services, struct err *e)
-{
-        _cleanup_(map_freep) struct map *seen = map_new();
-
-        for (size_t i = 0; i < json_len(services); i++) {
-                const struct json *s = json_at(services, i);
-                struct str name = str_of(json_get_str(s, "name", ""));
-
-                if (str_eq(name, STR("localhost")))
-                        return err_set(e, -EINVAL,
-                                       "`services` must not name \"localhost\": that name is the box itself");
-                if (map_put(seen, name, seen))
-                        return err_set(e, -EINVAL, "`services` names \"%.64s\" twice: each name must be unique",
-                                       name.p);
-        }
-        return 0;
-}
-
-/* Names of services resolve to the box itself from the first moment. */
-static int coroutine_fn declare_hosts(struct control *c, const char *box, const struct json *services, struct err *e)
-{
-        if (json_len(services) == 0)
-                return 0;
-        struct json *head = json_obj(), *entries = json_arr();
-
-        json_set_str(head, "op", "hosts");
-        for (size_t i = 0; i < json_len(services); i++) {
-                struct json *entry = json_obj();
-
-                json_set_str(entry, "name", json_get_str(json_at(services, i), "name", NULL));
-                json_set_str(entry, "address", "127.0.0.1");
-                json_push(entries, entry);
-        }
-        json_set(head, "entries", entries);
-        return guest_ask(c, box, head, NULL, e);
-}
-
 static int coroutine_fn create_and_record(struct control *c, const struct identity *who, const struct box_request *r,
-                                          const struct driver_size *size, bool warm, const char *id, struct err *e)
+                                          const struct wires *wires, const struct driver_size *size, bool warm,
+                                          const char *id, struct err *e)
 {
-        _cleanup_free_ char *services = r->services ? json_text(r->services) : xstrdup("[]");
+        _cleanup_free_ char *services = wires_services_text(wires), *wiring = wires_wiring_text(wires);
         int64_t now = wall_ms();
         int ret;
 
@@ -271,6 +237,7 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
                 .agent = who->agent[0] ? (char *) who->agent : NULL,
                 .agent_client = who->client[0] ? (char *) who->client : NULL,
                 .services = services,
+                .wiring = wiring,
                 .repos = (char *) "[]",
                 .created_at = now,
                 .used_at = now,
@@ -279,8 +246,8 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
         ret = boxes_insert(c->db, &row, e);
         if (ret == 0 && !warm)
                 ret = c->driver->ops->create(c->driver, id, r->image, id, size, e);
-        if (ret == 0)
-                ret = declare_hosts(c, id, r->services, e);
+        if (ret == 0 && wires->count) /* names resolve from the first moment */
+                ret = wires_apply(c, id, e);
         if (ret == 0 && r->secrets)
                 ret = secrets_give(c, who->account, id, r->secrets, e);
         if (ret == 0)
@@ -290,6 +257,7 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
                 coro_shield();
                 (void) c->driver->ops->destroy(c->driver, id, NULL);
                 coro_unshield();
+                wires_forget(c, id);
                 (void) boxes_delete(c->db, id, NULL);
         }
         return ret;
@@ -308,6 +276,8 @@ static int hide_secrets(struct control *c, const struct identity *who, struct bo
                 ret = secret_values_mask(&values, &mask, e);
         if (ret == 0 && mask_hits(mask, str_of(services)))
                 ret = err_set(e, -EINVAL, "`services` must not hold the value of a secret");
+        if (ret == 0 && r->external_base_url && mask_hits(mask, str_of(r->external_base_url)))
+                ret = err_set(e, -EINVAL, "`externalBaseUrl` must not hold the value of a secret");
         if (ret < 0)
                 return err_wrap(e, "nothing was started");
         r->goal = *goal = mask_cstr(mask, r->goal);
@@ -318,6 +288,7 @@ static int hide_secrets(struct control *c, const struct identity *who, struct bo
 int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *asked, char id[33],
                            struct err *e)
 {
+        _cleanup_wires_ struct wires wires = { .count = 0 };
         _cleanup_free_ char *goal = NULL, *name = NULL;
         struct box_request known = *asked, *r = &known;
         struct image_choice image = { 0 };
@@ -327,7 +298,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
 
         if (size_lookup(r->size, &size) < 0)
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
-        ret = check_services(r->services, e);
+        ret = wires_begin(c, who, r->services, r->external_base_url, &wires, e);
         if (ret == 0 && r->secrets)
                 ret = hide_secrets(c, who, r, &goal, &name, e);
         if (ret == 0)
@@ -340,7 +311,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
         warm = pool_take(c->pool, &image, r->size, id);
         if (!warm)
                 random_id(id, BOX_ID_LEN);
-        ret = create_and_record(c, who, &known, &size, warm, id, e);
+        ret = create_and_record(c, who, &known, &wires, &size, warm, id, e);
         (void) map_del(c->claims, str_of(id));
         c->starting--;
         if (ret == 0) {
@@ -352,27 +323,6 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                 waitq_wake_all(&c->capacity);
         }
         return ret;
-}
-
-void box_write_services(struct jw *w, const struct box_row *row)
-{
-        _cleanup_json_ struct json *services = NULL;
-
-        jw_karr(w, "services");
-        if (json_parse(row->services, strlen(row->services), &services, NULL) == 0)
-                for (size_t i = 0; i < json_len(services); i++) {
-                        const struct json *s = json_at(services, i);
-                        int64_t port = json_get_int(s, "port", 0);
-
-                        jw_obj(w);
-                        jw_kstr(w, "name", json_get_str(s, "name", ""));
-                        jw_kint(w, "port", port);
-                        jw_kint(w, "targetPort", json_get_int(s, "targetPort", port));
-                        jw_kstr(w, "mode", "box");
-                        jw_kbool(w, "web", json_get_bool(s, "web", false));
-                        jw_end(w);
-                }
-        jw_end(w);
 }
 
 /* ---- ending ---- */
@@ -613,6 +563,7 @@ void coroutine_fn control_reconcile(struct control *c)
         c->reconciled = true;
         pool_begin(c->pool);
         waitq_wake_all(&c->capacity);
+        wires_apply_all(c);
 }
 
 void control_box_exited(const char *box, const char *how, void *arg)

@@ -1,6 +1,7 @@
 #include "control/control.h"
 #include "control/pool.h"
 #include "control/secrets.h"
+#include "control/wires.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -49,6 +50,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->boxes = map_new();
         c->claims = map_new();
         c->pool = pool_new(c, cfg->warm);
+        wires_open(c);
         list_init(&c->queue);
         waitq_init(&c->capacity);
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
@@ -78,6 +80,7 @@ void control_free(struct control *c)
         c->driver->on_ready = NULL;
         c->driver->on_images = NULL;
         pool_free(c->pool);
+        wires_close(c);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);

@@ -53,6 +53,7 @@ struct control {
         uint64_t execs, starts, start_failures;
         struct timer *janitor;
         struct pool *pool;      /* boxes that stand ready (pool.h), or NULL */
+        struct wire_hub *wires; /* names of boxes at work (wires.h) */
         struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 
@@ -90,9 +91,10 @@ void box_releasep(struct box **b);
 
 struct box_request {
         const char *name, *goal, *size;
-        const char *image;           /* NULL: the default */
-        const struct json *services; /* checked array or NULL */
-        const struct json *secrets;  /* names, or NULL */
+        const char *image;             /* NULL: the default */
+        const struct json *services;   /* checked array or NULL */
+        const struct json *secrets;    /* names, or NULL */
+        const char *external_base_url; /* or NULL */
         int64_t wait_capacity_ms;
         /* Called while the caller waits for room: its place in the queue, from 1. */
         void (*waiting)(size_t place, void *arg);
@@ -110,7 +112,7 @@ int size_lookup(const char *name, struct driver_size *ret); /* small medium larg
 size_t control_running(const struct control *c);
 int64_t control_boxes_max(const struct control *c);
 
-/* JSON of a box's services with their addresses, from the row. */
+/* JSON of a box's services with their addresses, from the row (wires.c). */
 void box_write_services(struct jw *w, const struct box_row *row);
 
 /* ---- images (image.c) ---- */

@@ -10,6 +10,7 @@
 #include "control/exec_left.h"
 #include "control/pool.h"
 #include "control/tool.h"
+#include "control/wires.h"
 #include "http/server.h"
 #include "loop/loop.h"
 #include "web/front.h"
@@ -365,6 +366,7 @@ static void coroutine_fn stop_main(void *arg)
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
         pool_stop(s->control->pool);
+        wires_stop(s->control);
         s->driver->ops->stop(s->driver);
         loop_stop();
 }

@@ -1,4 +1,5 @@
 #include "control/tool.h"
+#include "control/wires.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,7 +17,7 @@ void tool_write_box(struct jw *w, struct control *c, const struct box_row *row, 
         agent_write(w, c, row, who);
         jw_kstr(w, "size", row->size);
         jw_kstr(w, "image", row->image);
-        box_write_services(w, row);
+        wires_write(w, c, row);
 }
 
 static void waiting_for_room(size_t place, void *arg)
@@ -47,6 +48,7 @@ void coroutine_fn tool_sandbox_start(struct tool_call *t)
                 .size = json_get_str(t->args, "size", "medium"),
                 .services = json_get(t->args, "services"),
                 .secrets = json_get(t->args, "secrets"),
+                .external_base_url = json_get_str(t->args, "externalBaseUrl", NULL),
                 .wait_capacity_ms = wait_ms < t->who->wait_ms ? wait_ms : t->who->wait_ms,
                 .waiting = waiting_for_room,
                 .arg = t,

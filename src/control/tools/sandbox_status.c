@@ -136,10 +136,6 @@ void coroutine_fn tool_sandbox_status(struct tool_call *t)
                 jw_key(&w, "secrets");
                 box_secret_names(t->c, id, &w);
         }
-        jw_karr(&w, "links");
-        jw_end(&w);
-        jw_karr(&w, "linkedFrom");
-        jw_end(&w);
         write_steps(&w, t->c, id, TOOL_TEXT_MAX - min_size(b.len + 512, TOOL_TEXT_MAX));
         tool_answer(t, &w, &b);
         box_row_done(&row);
