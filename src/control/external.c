@@ -6,12 +6,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define CONNECT_MS 15000
+#define FRESH_MS 2000
 
 /* An address is the machine's own when the way to it begins there. Nothing is sent. */
 static bool is_own(const char *address)
@@ -79,13 +81,54 @@ int external_url_check(const struct control *c, const char *text, char **ret, st
         return 0;
 }
 
-int coroutine_fn external_connect(const struct control *c, const struct url *to, struct tls_ctx **tls,
-                                  struct stream **ret, struct err *e)
+void external_name_init(struct external_name *n)
+{
+        waitq_init(&n->looked);
+}
+
+static bool known(const struct external_name *n, const char *host)
+{
+        return n->at && loop_now() - n->at < FRESH_MS && cstr_eq(n->host, host);
+}
+
+static int coroutine_fn look_up(struct external_name *n, const char *host, int64_t until, struct err *e)
+{
+        while (n->looking) {
+                int r = waitq_wait(&n->looked, deadline_left(until));
+
+                if (r < 0)
+                        return err_sys(e, r, "waiting for another look-up");
+        }
+        if (known(n, host))
+                return 0;
+        n->looking = true;
+        n->at = 0;
+        (void) snprintf(n->host, sizeof n->host, "%s", host);
+        int r = resolve_host(host, n->address, sizeof n->address, e);
+        if (r == 0)
+                n->at = loop_now();
+        n->looking = false;
+        waitq_wake_all(&n->looked);
+        return r;
+}
+
+static int coroutine_fn address_of(struct external_name *n, const char *host, int64_t until, char ret[64],
+                                   struct err *e)
+{
+        int r = is_literal(host) ? 0 : look_up(n, host, until, e);
+
+        if (r == 0)
+                (void) snprintf(ret, 64, "%s", is_literal(host) ? host : n->address);
+        return r;
+}
+
+int coroutine_fn external_connect(const struct control *c, const struct url *to, struct external_name *name,
+                                  struct tls_ctx **tls, struct stream **ret, struct err *e)
 {
         int64_t until = deadline_in(CONNECT_MS);
         struct stream *plain = NULL;
         char address[64];
-        int r = resolve_host(to->host, address, sizeof address, e);
+        int r = address_of(name, to->host, until, address, e);
 
         if (r == 0)
                 r = external_address_check(c, address, e);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "control/external.h"
 #include "control/wires.h"
 #include "http/server.h"
 #include "http/tls.h"
@@ -30,6 +31,7 @@ struct wired {
         struct waitq applied;
         size_t open;
         struct list conns; /* struct wire_conn */
+        struct external_name outside;
         struct wire_count count[WIRES_MAX];
 };
 

@@ -32,6 +32,7 @@ static struct wired *wired_of(struct wire_hub *h, const char *box)
         b->refs = 1; /* the map's */
         list_init(&b->conns);
         waitq_init(&b->applied);
+        external_name_init(&b->outside);
         (void) map_put(h->boxes, str_of(b->id), b);
         return b;
 }
@@ -87,8 +88,8 @@ static int coroutine_fn connect_link(struct control *c, const struct box_row *ro
         return r < 0 ? err_wrap(e, "box %s", w->from_box) : 0;
 }
 
-static int coroutine_fn connect_wire(struct control *c, const struct box_row *row, const struct wire *w,
-                                     struct stream **ret, struct err *e)
+static int coroutine_fn connect_wire(struct control *c, struct wired *b, const struct box_row *row,
+                                     const struct wire *w, struct stream **ret, struct err *e)
 {
         _cleanup_wires_ struct wires all = { .count = 0 };
         struct url to;
@@ -101,7 +102,7 @@ static int coroutine_fn connect_wire(struct control *c, const struct box_row *ro
         if (!all.external_base_url)
                 return err_set(e, -EINVAL, "the box has no externalBaseUrl");
         int r = url_parse(all.external_base_url, &to, e);
-        return r < 0 ? r : external_connect(c, &to, &c->wires->tls, ret, e);
+        return r < 0 ? r : external_connect(c, &to, &b->outside, &c->wires->tls, ret, e);
 }
 
 static size_t place_of(const struct box_row *row, const struct wire *w)
@@ -121,7 +122,7 @@ int coroutine_fn wire_connect(struct control *c, const struct box_row *row, cons
         struct err why = { 0 };
 
         b->refs++;
-        int r = connect_wire(c, row, w, ret, &why);
+        int r = connect_wire(c, b, row, w, ret, &why);
         if (place < WIRES_MAX && r == 0)
                 b->count[place].total++;
         else if (place < WIRES_MAX && r != -ECANCELED)
@@ -309,7 +310,8 @@ static int coroutine_fn write_hosts(struct control *c, const char *box, const st
         return guest_ask(c, box, head, NULL, e);
 }
 
-static int coroutine_fn apply(struct control *c, const char *box, struct err *e)
+/* all: /etc/hosts too, by the word of the box's daemon; else only what the driver has to know. */
+static int coroutine_fn apply(struct control *c, const char *box, bool all_of_it, struct err *e)
 {
         _cleanup_(box_row_done) struct box_row row = { 0 };
         _cleanup_wires_ struct wires all = { .count = 0 };
@@ -331,10 +333,10 @@ static int coroutine_fn apply(struct control *c, const char *box, struct err *e)
                                         all.wire[i].name);
         if (r < 0 && r != -EOPNOTSUPP)
                 return r;
-        return write_hosts(c, box, &all, addresses, e);
+        return all_of_it ? write_hosts(c, box, &all, addresses, e) : 0;
 }
 
-int coroutine_fn wires_apply(struct control *c, const char *box, struct err *e)
+static int coroutine_fn apply_in_turn(struct control *c, const char *box, bool all_of_it, struct err *e)
 {
         struct wired *b = wired_of(c->wires, box);
         int r = 0;
@@ -346,12 +348,17 @@ int coroutine_fn wires_apply(struct control *c, const char *box, struct err *e)
                 r = err_set(e, -ESTALE, "the box %s was stopped meanwhile", box);
         if (r == 0) {
                 b->applying = true;
-                r = apply(c, box, e);
+                r = apply(c, box, all_of_it, e);
                 b->applying = false;
                 waitq_wake_all(&b->applied);
         }
         wired_release(b);
         return r;
+}
+
+int coroutine_fn wires_apply(struct control *c, const char *box, struct err *e)
+{
+        return apply_in_turn(c, box, true, e);
 }
 
 struct applying {
@@ -376,9 +383,13 @@ void coroutine_fn wires_apply_all(struct control *c)
         struct err e = { 0 };
 
         (void) boxes_each(c->db, NULL, false, -1, collect, &all);
-        for (size_t i = 0; i < all.n && !coro_cancelled() && !c->stopping; i++)
-                if (map_get(c->boxes, str_of(all.ids[i])) && wires_apply(c, all.ids[i], &e) < 0)
-                        log_warning("the names of box %s: %s", all.ids[i], err_text(&e));
+        /* Twice over: a box whose daemon hangs holds up the hosts files of others, not what the driver has to know. */
+        for (size_t i = 0; i < 2 * all.n && !coro_cancelled() && !c->stopping; i++) {
+                const char *id = all.ids[i % all.n];
+
+                if (map_get(c->boxes, str_of(id)) && apply_in_turn(c, id, i >= all.n, &e) < 0)
+                        log_warning("the names of box %s: %s", id, err_text(&e));
+        }
         free(all.ids);
 }
 

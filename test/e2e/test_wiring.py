@@ -7,9 +7,11 @@ import secrets
 import signal
 import sqlite3
 import subprocess
+import threading
 
 import pytest
 from instance import Instance, until
+from mcpclient import gather
 from outside import Outside
 
 LOOPBACK = ["--allow-net", "127.0.0.0/8"]
@@ -558,6 +560,51 @@ def test_everything_is_as_before_after_a_restart(new_server, outside):
     until(lambda: server.boxhost_pid() not in (None, boxhost))
     until(lambda: not server.client().tool("sandbox_wire", {"id": here, "service": "own", "web": False}).is_error)
     check(server.client())
+
+
+def test_calls_at_the_same_time_lose_nothing(client, boxes):
+    box = boxes()
+    gather([lambda n=n: wire(client, box, service=f"s{n}", port=1000 + n, targetPort=3000) for n in range(16)])
+    assert {s["name"] for s in status(client, box)["services"]} == {f"s{n}" for n in range(16)}
+    serve(client, box, 3000, "each")
+    said = client.exec(box, "for n in $(seq 0 15); do curl -sS http://s$n:$((1000 + n))/; done")["stdout"]
+    assert said == "each" * 16
+
+
+def test_what_was_answered_is_there_after_a_kill(new_server):
+    server = new_server()
+    client = server.client()
+    box = client.start()
+    serve(client, box, 3000, "here")
+    answered = []
+    for turn in range(3):
+        started = threading.Event()
+
+        def declare(caller, names, started=started):
+            for name in names:
+                try:
+                    result = caller.tool("sandbox_wire", {"id": box, "service": name, "port": 80, "targetPort": 3000})
+                except Exception:  # the server is gone
+                    return
+                if not result.is_error:
+                    answered.append(name)
+                started.set()
+
+        threads = [threading.Thread(target=declare, args=(server.client(), [f"t{turn}-{n}-{k}" for k in range(4)]), daemon=True) for n in range(2)]
+        for thread in threads:
+            thread.start()
+        assert started.wait(30)
+        server.kill()
+        for thread in threads:
+            thread.join(60)
+        server.start()
+        client = server.client()
+        known = {s["name"] for s in status(client, box)["services"]}
+        assert set(answered) <= known
+        # what the table holds is what the box has, once the server has told it
+        until(lambda known=known: set(client.exec(box, "awk '/^198/ {print $2}' /etc/hosts")["stdout"].split()) == known)
+        for name in known:
+            assert curl(client, box, f"http://{name}/") == "here"
 
 
 def test_two_servers_do_not_meet(new_server):
