@@ -118,7 +118,7 @@ static int coroutine_fn address_of(struct external_name *n, const char *host, in
         int r = is_literal(host) ? 0 : look_up(n, host, until, e);
 
         if (r == 0)
-                (void) snprintf(ret, 64, "%s", is_literal(host) ? host : n->address);
+                (void) snprintf(ret, 64, "%.63s", is_literal(host) ? host : n->address);
         return r;
 }
 

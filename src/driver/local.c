@@ -526,6 +526,7 @@ static void local_free(struct driver *d)
         local_wire_done(&l->wire);
         free(l->socket_path);
         free(l->run_dir);
+        free(l->oom_file);
         free(l);
 }
 
