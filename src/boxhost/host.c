@@ -266,9 +266,8 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,   &h->run_dir,
-                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock,
-                             &h->wire };
+        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,    &h->run_dir,
+                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock, &h->wire };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);
