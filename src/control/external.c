@@ -18,8 +18,8 @@
 /* An address is the machine's own when the way to it begins there. Nothing is sent. */
 static bool is_own(const char *address)
 {
-        struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(9) }, from6;
-        struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(9) }, from4;
+        struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(9) }, from6 = { 0 };
+        struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(9) }, from4 = { 0 };
         bool v4 = inet_pton(AF_INET, address, &four.sin_addr) == 1;
         socklen_t n = v4 ? sizeof from4 : sizeof from6;
 

@@ -377,19 +377,23 @@ static int collect(const struct box_row *row, void *arg)
         return 0;
 }
 
+static void coroutine_fn apply_each(struct control *c, const struct applying *all, bool all_of_it)
+{
+        struct err e = { 0 };
+
+        for (size_t i = 0; i < all->n && !coro_cancelled() && !c->stopping; i++)
+                if (map_get(c->boxes, str_of(all->ids[i])) && apply_in_turn(c, all->ids[i], all_of_it, &e) < 0)
+                        log_warning("the names of box %s: %s", all->ids[i], err_text(&e));
+}
+
 void coroutine_fn wires_apply_all(struct control *c)
 {
         struct applying all = { 0 };
-        struct err e = { 0 };
 
         (void) boxes_each(c->db, NULL, false, -1, collect, &all);
-        /* Twice over: a box whose daemon hangs holds up the hosts files of others, not what the driver has to know. */
-        for (size_t i = 0; i < 2 * all.n && !coro_cancelled() && !c->stopping; i++) {
-                const char *id = all.ids[i % all.n];
-
-                if (map_get(c->boxes, str_of(id)) && apply_in_turn(c, id, i >= all.n, &e) < 0)
-                        log_warning("the names of box %s: %s", id, err_text(&e));
-        }
+        /* A box whose daemon hangs holds up the hosts files of others, not what the driver has to know. */
+        apply_each(c, &all, false);
+        apply_each(c, &all, true);
         free(all.ids);
 }
 

@@ -28,7 +28,7 @@ static bool ends_of(int fd, struct sockaddr_in *from, struct sockaddr_in *to)
 static void accepted(struct stream *s, void *arg)
 {
         struct local_wire *w = arg;
-        struct sockaddr_in from, to;
+        struct sockaddr_in from = { 0 }, to = { 0 };
         char address[INET_ADDRSTRLEN];
         int fd = stream_fd(s), one = 1;
 
