@@ -4,6 +4,7 @@
 #include "control/dial.h"
 #include "control/external.h"
 #include "control/guest_client.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -105,6 +106,19 @@ static int coroutine_fn connect_wire(struct control *c, struct wired *b, const s
         return r < 0 ? r : external_connect(c, &to, &b->outside, &c->wires->tls, ret, e);
 }
 
+/* What a box's daemon says may hold what the box was given; links[] are shown in answers about other boxes too. */
+static void hide_secrets(struct control *c, const char *box, int code, struct err *e)
+{
+        _cleanup_mask_ struct mask *mask = NULL;
+
+        if (box_mask(c, box, &mask, NULL) < 0)
+                (void) err_set(e, code, "it failed, and the reason cannot be told from a secret of box %s", box);
+        if (!mask)
+                return;
+        _cleanup_free_ char *text = mask_cstr(mask, err_text(e));
+        (void) err_set(e, code, "%s", text);
+}
+
 static size_t place_of(const struct box_row *row, const struct wire *w)
 {
         _cleanup_wires_ struct wires all;
@@ -123,6 +137,8 @@ int coroutine_fn wire_connect(struct control *c, const struct box_row *row, cons
 
         b->refs++;
         int r = connect_wire(c, b, row, w, ret, &why);
+        if (r < 0)
+                hide_secrets(c, w->mode == WIRE_LINK ? w->from_box : row->id, r, &why);
         if (place < WIRES_MAX && r == 0)
                 b->count[place].total++;
         else if (place < WIRES_MAX && r != -ECANCELED)

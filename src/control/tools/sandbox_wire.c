@@ -31,6 +31,16 @@ static int refuse_forms(const struct json *args, struct err *e)
         return 0;
 }
 
+/* The table is written down as it is said. */
+static int refuse_secrets(struct tool_call *t, struct err *e)
+{
+        _cleanup_free_ char *text = t->mask ? json_text(t->args) : NULL;
+
+        return text && mask_hits(t->mask, str_of(text))
+                       ? err_set(e, -EINVAL, "no argument may hold the value of a secret of the box")
+                       : 0;
+}
+
 static int change_service(struct tool_call *t, const char *box, struct wires *all, struct err *e)
 {
         struct wire_change q = { .service = json_get_str(t->args, "service", ""),
@@ -75,6 +85,8 @@ void coroutine_fn tool_sandbox_wire(struct tool_call *t)
         struct jw w;
         int r = refuse_forms(t->args, &e);
 
+        if (r == 0)
+                r = refuse_secrets(t, &e);
         if (r == 0)
                 r = box_acquire(t->c, t->who, id, &box, &e);
         if (r == 0)
