@@ -172,34 +172,14 @@ static void relay(struct dial *d)
         }
 }
 
-void op_dial(int fd, struct json *head)
+void dial_serve(int fd, int sock)
 {
         static struct dial dial;
         struct dial *d = &dial;
-        int64_t port = json_get_int(head, "port", 0);
-        struct err e = { 0 };
         struct reply r;
 
-        if (port < 1 || port > 65535) {
-                conn_errorf(fd, -EINVAL, "`port` must be 1 to 65535, got %lld", (long long) port);
-                return;
-        }
         d->conn = fd;
-        d->sock = connect_to(AF_INET, (int) port);
-        if (d->sock == -ECONNREFUSED) {
-                int v6 = connect_to(AF_INET6, (int) port);
-
-                if (v6 >= 0)
-                        d->sock = v6;
-        }
-        if (d->sock < 0) {
-                if (d->sock == -ECONNREFUSED)
-                        err_set(&e, d->sock, "nothing listens on port %lld in the box", (long long) port);
-                else
-                        err_sys(&e, d->sock, "port %lld", (long long) port);
-                conn_error(fd, &e);
-                return;
-        }
+        d->sock = sock;
         reply_init(&r);
         jw_kstr(&r.w, "event", "connected");
         if (reply_event(&r, fd) < 0)
@@ -209,4 +189,31 @@ void op_dial(int fd, struct json *head)
                 return;
         reply_init(&r);
         reply_send(&r, fd);
+}
+
+void op_dial(int fd, struct json *head)
+{
+        int64_t port = json_get_int(head, "port", 0);
+        struct err e = { 0 };
+
+        if (port < 1 || port > 65535) {
+                conn_errorf(fd, -EINVAL, "`port` must be 1 to 65535, got %lld", (long long) port);
+                return;
+        }
+        int sock = connect_to(AF_INET, (int) port);
+        if (sock == -ECONNREFUSED) {
+                int v6 = connect_to(AF_INET6, (int) port);
+
+                if (v6 >= 0)
+                        sock = v6;
+        }
+        if (sock < 0) {
+                if (sock == -ECONNREFUSED)
+                        err_set(&e, sock, "nothing listens on port %lld in the box", (long long) port);
+                else
+                        err_sys(&e, sock, "port %lld", (long long) port);
+                conn_error(fd, &e);
+                return;
+        }
+        dial_serve(fd, sock);
 }

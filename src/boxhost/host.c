@@ -119,6 +119,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .images_lock = -1,
                             .boxd = -1,
                             .dev = -1,
+                            .launch = -1,
                             .ca = -1,
                             .net = { .nl = -1 } };
         list_init(&h->boxes);
@@ -188,7 +189,8 @@ static int prepare_mounts(struct host *h, struct err *e)
                 if (mkdir(places[i], 0755) < 0 && errno != EEXIST)
                         return err_sys(e, -errno, "cannot make the folder %s", places[i]);
         }
-        return mount_dev_template("mnt/disk", &h->dev, e);
+        int r = mount_dev_template("mnt/disk", &h->dev, e);
+        return r < 0 ? r : mount_file_template("mnt/disk", h->boxd, &h->launch, e);
 }
 
 static void prepare_net(struct host *h)
@@ -261,8 +263,8 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,   &h->run_dir,
-                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock };
+        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir, &h->run_dir,
+                             &h->lock, &h->boxd,      &h->dev,      &h->launch,     &h->ca,       &h->images_lock };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);

@@ -14,7 +14,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
-#define FORMAT 4U /* counts up when the making changes, so that old skeletons are made anew */
+#define FORMAT 5U /* counts up when the making changes, so that old skeletons are made anew */
 #define DEPTH_MAX 16
 #define FILE_MAX (64 << 20)
 
@@ -28,13 +28,17 @@ static const char *const etc_list[] = {
         "bindresvport.blacklist",
         "ca-certificates",
         "ca-certificates.conf",
+        "chromium",
+        "chromium.d",
         "debconf.conf",
         "debian_version",
         "dpkg",
         "emacs",
         "fonts",
         "gai.conf",
+        "glvnd",
         "groff",
+        "gtk-[234].0",
         "host.conf",
         "ImageMagick-*",
         "inputrc",
@@ -98,6 +102,7 @@ static const char *const default_list[] = { "locale", "useradd", "keyboard" };
 static const char *const dpkg_list[] = { "status",       "available", "diversions", "statoverride", "info",
                                          "alternatives", "triggers",  "arch",       "cmethopt" };
 static const char *const apt_state_list[] = { "extended_states" };
+static const char *const font_cache_list[] = { "*" };
 
 struct part {
         const char *folder;
@@ -113,6 +118,7 @@ static const struct part parts[] = {
         { "etc/default", default_list, ARRAY_LEN(default_list), false },
         { "var/lib/dpkg", dpkg_list, ARRAY_LEN(dpkg_list), false },
         { "var/lib/apt", apt_state_list, ARRAY_LEN(apt_state_list), false },
+        { "var/cache/fontconfig", font_cache_list, ARRAY_LEN(font_cache_list), false },
 };
 
 static const struct {
@@ -142,6 +148,7 @@ static const struct {
         { "var/cache/apt/archives", 0755 },
         { "var/cache/apt/archives/partial", 0700 },
         { "var/cache/debconf", 0755 },
+        { "var/cache/fontconfig", 0755 },
         { "var/cache/ldconfig", 0700 },
         { "var/lib", 0755 },
         { "var/lib/apt", 0755 },
@@ -157,6 +164,7 @@ static const struct {
         { "var/lib/pam", 0755 },
         { "var/lib/ucf", 0755 },
         { "var/lib/systemd", 0755 },
+        { "var/lib/xkb", 0755 },
         { "var/local", 02775 },
         { "var/log", 0755 },
         { "var/log/apt", 0755 },
@@ -404,9 +412,21 @@ static int put_texts(int dir, struct err *e)
                 { "etc/profile", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexport PATH\n"
                                  "for f in /etc/profile.d/*.sh; do [ -r \"$f\" ] && . \"$f\"; done\nunset f\n" },
                 /* apt's own change of account gains nothing in a box, and fails in folders that only root may enter */
+                /* the image for work has the same file; see docs/screens.md */
+                { "etc/chromium.d/zz-box",
+                  "# Chromium keeps its own sandbox on: boxd starts it anew, with the rights for that and not as "
+                  "root.\n"
+                  "if [ \"$(id -u)\" = 0 ] && [ -S /run/boxd/launch.sock ]; then\n"
+                  "\tcase \" $* \" in\n"
+                  "\t*\" --no-sandbox \"*) ;;\n"
+                  "\t*) exec /run/boxd/launch \"$0\" \"$@\" ;;\n"
+                  "\tesac\n"
+                  "fi\n"
+                  "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --no-first-run --password-store=basic\"\n" },
                 { "etc/apt/apt.conf.d/90box", "APT::Sandbox::User \"root\";\nAcquire::Languages \"none\";\n" },
         };
 
+        (void) mkdirat(dir, "etc/chromium.d", 0755);
         (void) mkdirat(dir, "etc/apt", 0755);
         (void) mkdirat(dir, "etc/apt/apt.conf.d", 0755);
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {

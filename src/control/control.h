@@ -53,6 +53,7 @@ struct control {
         uint64_t execs, starts, start_failures;
         struct timer *janitor;
         struct pool *pool;      /* boxes that stand ready (pool.h), or NULL */
+        struct sem shots;       /* of a screen, at once: each holds a whole picture */
         struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 

@@ -31,6 +31,7 @@ static void (*const functions[TOOL_COUNT])(struct tool_call *t) = {
         [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,   [TOOL_SANDBOX_GET] = tool_sandbox_get,
         [TOOL_SANDBOX_STOP] = tool_sandbox_stop,     [TOOL_SANDBOX_SECRETS] = tool_sandbox_secrets,
         [TOOL_SANDBOX_SYNC] = adapter_only,          [TOOL_SANDBOX_PULL] = adapter_only,
+        [TOOL_SANDBOX_SHOT] = tool_sandbox_shot,
 };
 
 int tools_new(struct control *c, struct tools **ret, struct err *e)
