@@ -28,7 +28,7 @@ static const char start_script[] =
         "command -v ffmpeg >/dev/null || { echo 'no ffmpeg' >&2; exit 127; }\n"
         "exec ffmpeg -hide_banner -nostdin -nostats -n -f x11grab -framerate %d %s-i :99%s -t %d -fs %lld "
         "-vf 'crop=trunc(iw/2)*2:trunc(ih/2)*2' -c:v libx264 -preset ultrafast -crf 26 -pix_fmt yuv420p -threads 2 "
-        "-g %d -frag_duration 2000000 "
+        "-g %d -frag_duration 2000000 -flush_packets 1 "
         "-movflags +frag_keyframe+empty_moov+default_base_moof screen.mp4\n";
 
 /*
