@@ -43,14 +43,14 @@ static void put16(unsigned char *p, unsigned v)
 
 static int coroutine_fn take(struct session *s, void *p, size_t n)
 {
-        int r = s->io->read(s->io->arg, p, n);
+        int r = s->io->recv_all(s->io->arg, p, n);
 
         return r < 0 ? err_set(s->e, r, "the screen's server broke off") : 0;
 }
 
 static int coroutine_fn give(struct session *s, const void *p, size_t n)
 {
-        int r = s->io->write(s->io->arg, p, n);
+        int r = s->io->send_all(s->io->arg, p, n);
 
         return r < 0 ? err_set(s->e, r, "the screen's server takes nothing") : 0;
 }

@@ -14,8 +14,8 @@
 
 struct rfb_io {
         /* Exactly n bytes or a negative errno. */
-        int coroutine_fn (*read)(void *arg, void *p, size_t n);
-        int coroutine_fn (*write)(void *arg, const void *p, size_t n);
+        int coroutine_fn (*recv_all)(void *arg, void *p, size_t n);
+        int coroutine_fn (*send_all)(void *arg, const void *p, size_t n);
         void *arg;
 };
 
