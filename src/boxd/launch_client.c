@@ -106,7 +106,8 @@ static int follow(int fd, int sigfd)
                         continue;
                 if (recv(fd, &status, sizeof(status), MSG_WAITALL) == (ssize_t) sizeof(status))
                         return end_like(status);
-                return 128 + SIGKILL; /* whoever started it was killed */
+                fputs("launch: ended from outside: its starter is gone, or could not be had\n", stderr);
+                return 128 + SIGKILL;
         }
 }
 

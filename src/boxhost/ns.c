@@ -187,6 +187,23 @@ static void put_machine_id(void)
         put_file("/etc/machine-id", text);
 }
 
+/* Debian's `chromium` reads every file there. In all images, since it may be installed later. */
+static void put_chromium_hook(void)
+{
+        static const char hook[] =
+                "# Chromium keeps its own sandbox on: boxd starts it anew, with the rights for that and not as root.\n"
+                "if [ \"$(id -u)\" = 0 ] && [ -S /run/boxd/launch.sock ]; then\n"
+                "\tcase \" $* \" in\n"
+                "\t*\" --no-sandbox \"*) ;;\n"
+                "\t*) exec /run/boxd/launch \"$0\" \"$@\" ;;\n"
+                "\tesac\n"
+                "fi\n"
+                "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --no-first-run --password-store=basic\"\n";
+
+        (void) mkdir("/etc/chromium.d", 0755);
+        put_file("/etc/chromium.d/zz-box", hook);
+}
+
 static void put_identity(const struct ns_plan *p, const struct ns_go *go)
 {
         char text[512], gateway[INET_ADDRSTRLEN];
@@ -197,6 +214,7 @@ static void put_identity(const struct ns_plan *p, const struct ns_go *go)
         snprintf(text, sizeof(text), "%s\n", p->hostname);
         put_file("/etc/hostname", text);
         put_machine_id();
+        put_chromium_hook();
         net_print(net_box_gateway(), gateway);
         snprintf(text, sizeof(text), "nameserver %s\noptions timeout:3 attempts:2\n", gateway);
         put_file("/etc/resolv.conf", text);

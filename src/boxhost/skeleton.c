@@ -412,21 +412,9 @@ static int put_texts(int dir, struct err *e)
                 { "etc/profile", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexport PATH\n"
                                  "for f in /etc/profile.d/*.sh; do [ -r \"$f\" ] && . \"$f\"; done\nunset f\n" },
                 /* apt's own change of account gains nothing in a box, and fails in folders that only root may enter */
-                /* the image for work has the same file; see docs/screens.md */
-                { "etc/chromium.d/zz-box",
-                  "# Chromium keeps its own sandbox on: boxd starts it anew, with the rights for that and not as "
-                  "root.\n"
-                  "if [ \"$(id -u)\" = 0 ] && [ -S /run/boxd/launch.sock ]; then\n"
-                  "\tcase \" $* \" in\n"
-                  "\t*\" --no-sandbox \"*) ;;\n"
-                  "\t*) exec /run/boxd/launch \"$0\" \"$@\" ;;\n"
-                  "\tesac\n"
-                  "fi\n"
-                  "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --no-first-run --password-store=basic\"\n" },
                 { "etc/apt/apt.conf.d/90box", "APT::Sandbox::User \"root\";\nAcquire::Languages \"none\";\n" },
         };
 
-        (void) mkdirat(dir, "etc/chromium.d", 0755);
         (void) mkdirat(dir, "etc/apt", 0755);
         (void) mkdirat(dir, "etc/apt/apt.conf.d", 0755);
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {

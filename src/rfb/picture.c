@@ -14,12 +14,8 @@
 int picture_init(struct picture *p, unsigned width, unsigned height)
 {
         /* Zeroed: what never comes must not be somebody else's memory. */
-        unsigned char *rgbx = calloc((size_t) width * height, 4);
-
-        if (!rgbx)
-                return -ENOMEM;
-        *p = (struct picture){ width, height, rgbx };
-        return 0;
+        *p = (struct picture){ width, height, calloc((size_t) width * height, 4) };
+        return p->rgbx ? 0 : -ENOMEM;
 }
 
 void picture_done(struct picture *p)
