@@ -18,5 +18,8 @@ void op_hosts(int fd, struct json *head);
 void op_dial(int fd, struct json *head);
 void op_screen(int fd, struct json *head);
 
-/* dial.c: tells the server that sock is connected and carries bytes between the two until both have ended. */
-void dial_serve(int fd, int sock);
+/*
+ * dial.c: tells the server that sock is connected: hands it over when the head says `pass` and the connection can carry
+ * it, else carries bytes between the two until both have ended.
+ */
+void dial_serve(int fd, const struct json *head, int sock);

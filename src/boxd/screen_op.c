@@ -70,7 +70,6 @@ void op_screen(int fd, struct json *head)
 {
         struct err e = { 0 };
 
-        (void) head;
         int sock = connect_unix(SCREEN_RFB, false);
         if (sock < 0) {
                 if (greet(&e) < 0) {
@@ -84,6 +83,6 @@ void op_screen(int fd, struct json *head)
                 conn_error(fd, &e);
                 return;
         }
-        dial_serve(fd, sock);
+        dial_serve(fd, head, sock);
         close(sock);
 }
