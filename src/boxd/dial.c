@@ -186,7 +186,7 @@ static int pass(int fd, int sock)
         } u = { { 0 } };
         struct iovec iov = { frame, sizeof(frame) };
         struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof(u.room) };
-        struct sockaddr_storage me;
+        struct sockaddr_storage me = { 0 };
         socklen_t len = sizeof(me);
         ssize_t n;
 

@@ -45,7 +45,7 @@ static int receive_all(int fd, unsigned char *p, size_t n)
 static int greet(struct err *e)
 {
         static const unsigned char hello[12] = { 'l', 0, 11 }; /* little endian, version 11.0, no authorization */
-        unsigned char reply[8];
+        unsigned char reply[8] = { 0 };
         char reason[256] = "";
         _cleanup_close_ int fd = connect_unix(SCREEN_SOCKET, true);
 

@@ -12,7 +12,7 @@
 #define JANITOR_MS 60000
 #define DAY_MS (24 * 3600 * (int64_t) 1000)
 #define SESSIONS_KEPT 100000
-#define SHOTS_MAX 4
+#define SHOTS_MAX 8
 
 static void coroutine_fn reconcile_main(void *arg)
 {

@@ -65,7 +65,6 @@ static int coroutine_fn open_screen(struct control *c, const char *box, struct f
                 return (int) n;
         if (!control || !cstr_eq(json_get_str(control, "event", ""), "connected"))
                 return err_set(e, -EPROTO, "the box's daemon broke the protocol of a screen");
-        f->until = deadline_in(SHOT_MS);
         return 0;
 }
 
@@ -83,17 +82,16 @@ static int encode(void *arg)
         return picture_encode(j->picture, j->format, PICTURE_PIXELS_MAX, PICTURE_BYTES_MAX, j->ret, j->e);
 }
 
-static int coroutine_fn take_shot(struct control *c, const char *box, struct rfb_region *region,
-                                  enum picture_format format, struct shot *ret, struct err *e)
+/* The part that holds a whole picture. */
+static int coroutine_fn take_shot(struct framed *f, const struct rfb_region *region, enum picture_format format,
+                                  struct shot *ret, struct err *e)
 {
         _cleanup_picture_ struct picture picture = { 0 };
-        struct framed f = { 0 };
-        struct rfb_io io = { framed_read, framed_write, &f };
-        int r = open_screen(c, box, &f, e);
+        struct rfb_io io = { framed_read, framed_write, f };
 
-        if (r == 0)
-                r = rfb_grab(&io, region, &picture, ret->screen, e);
-        guest_close(&f.g);
+        f->until = deadline_in(SHOT_MS);
+        int r = rfb_grab(&io, region, &picture, ret->screen, e);
+        guest_close(&f->g);
         if (r < 0)
                 return r;
         ret->region = *region;
@@ -105,14 +103,22 @@ static int coroutine_fn take_shot(struct control *c, const char *box, struct rfb
 int coroutine_fn screen_shot(struct control *c, const char *box, const struct rfb_region *region,
                              enum picture_format format, struct shot *ret, struct err *e)
 {
-        struct rfb_region g = *region;
-        int r = sem_take(&c->shots, QUEUE_MS);
+        struct framed f = { 0 };
 
         *ret = (struct shot){ 0 };
-        if (r < 0)
-                return err_set(e, r, "too many shots are being taken at once: try again");
-        r = take_shot(c, box, &g, format, ret, e);
-        sem_give(&c->shots);
+        int r = open_screen(c, box, &f, e);
+        if (r < 0) {
+                guest_close(&f.g);
+                return r;
+        }
+        r = sem_take(&c->shots, QUEUE_MS);
+        if (r < 0) {
+                err_set(e, r, "too many shots are being taken at once: try again");
+        } else {
+                r = take_shot(&f, region, format, ret, e);
+                sem_give(&c->shots);
+        }
+        guest_close(&f.g);
         return r;
 }
 

@@ -34,6 +34,8 @@ static void average(const struct picture *p, unsigned x0, unsigned x1, unsigned 
 {
         unsigned sum[3] = { 0 }, n = (x1 - x0) * (y1 - y0);
 
+        if (n == 0)
+                return;
         for (unsigned y = y0; y < y1; y++) {
                 const unsigned char *s = p->rgbx + ((size_t) y * p->width + x0) * 4;
 
@@ -146,7 +148,7 @@ int picture_encode(const struct picture *p, enum picture_format format, unsigned
         int r = -E2BIG;
 
         *ret = (struct picture_encoded){ 0 };
-        for (int i = 0; r == -E2BIG && i < ROUNDS; i++, factor *= 0.7) {
+        for (int i = 0; r == -E2BIG && i < ROUNDS; i++) {
                 _cleanup_picture_ struct picture small = { 0 };
                 const struct picture *q = p;
 
@@ -159,6 +161,7 @@ int picture_encode(const struct picture *p, enum picture_format format, unsigned
                 r = encode_as(q, format == PICTURE_JPEG ? PICTURE_JPEG : PICTURE_PNG, bytes_max, ret);
                 if (r == -E2BIG && format == PICTURE_ANY)
                         r = encode_as(q, PICTURE_JPEG, bytes_max, ret);
+                factor *= 0.7;
         }
         if (r == 0)
                 return 0;

@@ -78,7 +78,7 @@ static int broken(struct session *s, const char *what)
 /* RFC 6143 §7.1.2: a length and a reason follow. Its text is the box's. */
 static int coroutine_fn refused(struct session *s)
 {
-        unsigned char n[4];
+        unsigned char n[4] = { 0 };
         char text[REASON_SHOWN + 1] = "";
         int r = take(s, n, sizeof n);
 
@@ -98,7 +98,7 @@ static int coroutine_fn refused(struct session *s)
 /* §7.1.1: "RFB xxx.yyy\n". 3.7 and above let the client choose "None". */
 static int coroutine_fn agree_on_version(struct session *s)
 {
-        char v[12];
+        char v[12] = "";
         uint64_t major = 0, minor = 0;
         int r = take(s, v, sizeof v);
 
@@ -115,7 +115,7 @@ static int coroutine_fn agree_on_version(struct session *s)
 /* §7.1.2, §7.1.3: only "None" (1); whoever can reach the socket may look. */
 static int coroutine_fn authenticate(struct session *s)
 {
-        unsigned char n, types[255], chosen = 1, result[4];
+        unsigned char n = 0, types[255] = { 0 }, chosen = 1, result[4] = { 0 };
         int r = take(s, &n, 1);
 
         if (r < 0)
@@ -138,7 +138,7 @@ static int coroutine_fn authenticate(struct session *s)
 /* §7.3. Its pixel format does not matter: ours is asked for. */
 static int coroutine_fn initialize(struct session *s)
 {
-        unsigned char shared = 1, init[24];
+        unsigned char shared = 1, init[24] = { 0 };
         int r = give(s, &shared, 1);
 
         if (r == 0)
@@ -205,7 +205,7 @@ static void keep_row(struct session *s, unsigned x, unsigned y, unsigned width)
 
 static int coroutine_fn read_rectangle(struct session *s)
 {
-        unsigned char head[12];
+        unsigned char head[12] = { 0 };
         int r = take(s, head, sizeof head);
 
         if (r < 0)
@@ -229,7 +229,7 @@ static int coroutine_fn read_rectangle(struct session *s)
 
 static int coroutine_fn read_update(struct session *s)
 {
-        unsigned char head[3];
+        unsigned char head[3] = { 0 };
         int r = take(s, head, sizeof head);
 
         for (unsigned i = 0, n = r < 0 ? 0 : get16(head + 1); r == 0 && i < n; i++)
@@ -240,7 +240,7 @@ static int coroutine_fn read_update(struct session *s)
 /* §7.6: what else a server may say at any time is read past. */
 static int coroutine_fn read_message(struct session *s)
 {
-        unsigned char type, head[7];
+        unsigned char type = 0, head[7] = { 0 };
         int r = take(s, &type, 1);
 
         if (r < 0)
