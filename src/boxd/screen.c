@@ -169,11 +169,14 @@ static void run_server(const char *program, int n)
                 fcntl(FD_FIRST + i, F_SETFD, 0);
         if (filter_command() < 0)
                 return;
-        /* No TCP, neither for X nor for RFB. Who reaches the sockets is in the box, or is the server through boxd. */
+        /*
+         * No TCP, neither for X nor for RFB. Who reaches the sockets is in the box, or is the server through boxd; on a
+         * Unix socket all of them are one host, which a few connections at once would shut out.
+         */
         execle(program, program, SCREEN_DISPLAY, "-geometry", SIZE, "-depth", "24", "-dpi", "96", "-ac", "-noreset",
                "-nolock", "-nolisten", "tcp", "-s", "0", "-desktop", "box", "-rfbport", "-1", "-rfbunixpath",
-               SCREEN_RFB, "-rfbunixmode", "0600", "-SecurityTypes", "None", "-AlwaysShared", "-Log", "*:stderr:0",
-               NULL, env);
+               SCREEN_RFB, "-rfbunixmode", "0600", "-SecurityTypes", "None", "-AlwaysShared", "-UseBlacklist=0", "-Log",
+               "*:stderr:0", NULL, env);
         fprintf(stderr, "%s: %s\n", program, strerror(errno));
 }
 

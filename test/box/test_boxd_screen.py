@@ -41,6 +41,14 @@ def test_it_starts_with_the_first_look_and_speaks_rfb(fresh):
     assert sh(fresh, "echo $DISPLAY") == ":99\n"
 
 
+def test_many_at_once_shut_nobody_out(fresh):
+    waiting = [framed(fresh) for _ in range(20)]
+    assert [receive(c, len(VERSION)) for c in waiting] == [VERSION] * 20
+    for c in waiting:
+        c.close()
+    assert receive(framed(fresh), len(VERSION)) == VERSION
+
+
 def test_the_connection_is_handed_over(fresh):
     for _ in range(3):
         c = fresh.connect()
