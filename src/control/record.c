@@ -72,11 +72,12 @@ static struct json *exec_head(const char *id, const char *cmd, const char *note,
         return h;
 }
 
-/* Runs an operation to its result and keeps the end of what came on stdout and stderr together. */
+/* Runs an operation to its result and keeps the first SAID_MAX bytes of stdout and stderr together. */
 static int coroutine_fn run(struct control *c, const char *box, struct json *head, struct buf *said, struct json **ret,
                             struct err *e)
 {
         _cleanup_guest_ struct guest_op g = { 0 };
+        bool full = false;
         int r = guest_open(c, box, head, &g, e);
 
         if (r < 0)
@@ -92,11 +93,12 @@ static int coroutine_fn run(struct control *c, const char *box, struct json *hea
                         break;
                 if (n < 0)
                         return (int) n;
-                if (control)
+                if (control || full)
                         continue;
-                if (said->len + (size_t) n > SAID_MAX)
-                        buf_clear(said);
-                (void) buf_add(said, piece, (size_t) n);
+                if (said->len + (size_t) n <= SAID_MAX)
+                        (void) buf_add(said, piece, (size_t) n);
+                else
+                        full = true;
         }
         r = guest_result_error(g.result, e);
         if (r == 0 && ret)
@@ -161,15 +163,21 @@ static int check_none(int running, int waits, struct err *e)
         return 0;
 }
 
-/* What ffmpeg or the shell said at last, on one line. */
+/*
+ * What ffmpeg or the shell said at last, on one line. Only whole lines: the call masks the box's secrets in what it
+ * says, and would not know half of one.
+ */
 static int failed(const struct buf *said, const char *what, struct err *e)
 {
-        struct str text = str_trim(buf_str(said), " \n"), tail = text;
+        struct str text = str_trim(buf_str(said), " \n"), tail = { "", 0 };
         char line[SAID_SHOWN + 1];
         size_t n = 0;
 
-        if (text.n > SAID_SHOWN)
-                tail = str_n(text.p + text.n - SAID_SHOWN, SAID_SHOWN);
+        if (text.n <= SAID_SHOWN)
+                tail = text;
+        for (size_t i = 0; i < text.n && !tail.n; i++)
+                if (text.p[i] == '\n' && text.n - i - 1 <= SAID_SHOWN)
+                        tail = str_n(text.p + i + 1, text.n - i - 1);
         for (size_t i = 0; i < tail.n; i++) {
                 unsigned char ch = (unsigned char) tail.p[i];
 
@@ -190,7 +198,7 @@ static int coroutine_fn wait_started(struct control *c, const char *box, const c
         json_set_int(head, "timeoutMs", STARTED_MS);
         json_set_str(until, "log", "Output #0");
         json_set(head, "until", until);
-        json_set_int(head, "maxBytes", 4096);
+        json_set_int(head, "tail", 20);
         int r = run(c, box, head, &said, &job, e);
         if (r < 0)
                 return r;
