@@ -20,8 +20,8 @@ struct copy {
 };
 
 /*
- * root and path as boxd's `get` takes them. The copy is kept a day; -ENOENT and the other codes of boxd. The bytes are the
- * file's own; its name is written down and goes into a link, so it is masked (NULL: there is nothing to mask).
+ * root and path as boxd's `get` takes them. The copy is kept a day; -ENOENT and the other codes of boxd. The bytes are
+ * the file's own; its name is written down and goes into a link, so it is masked (NULL: there is nothing to mask).
  */
 int coroutine_fn copy_out(struct control *c, const struct identity *who, const char *box, const char *root,
                           const char *path, struct mask *mask, struct copy *ret, struct err *e);
