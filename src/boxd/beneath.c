@@ -58,7 +58,9 @@ int beneath_open(int dirfd, const char *path, int flags, mode_t mode, unsigned l
 
 int root_open(const char *root, struct err *e)
 {
-        static const char *const roots[][2] = { { "work", WORK_DIR }, { "tmp", "/tmp" }, { "shm", "/dev/shm" } };
+        static const char *const roots[][2] = {
+                { "work", WORK_DIR }, { "tmp", "/tmp" }, { "shm", "/dev/shm" }, { "record", RECORD_DIR }
+        };
 
         for (size_t i = 0; i < ARRAY_LEN(roots); i++) {
                 if (strcmp(root, roots[i][0]) != 0)
@@ -66,7 +68,7 @@ int root_open(const char *root, struct err *e)
                 int fd = open(roots[i][1], O_PATH | O_DIRECTORY | O_CLOEXEC);
                 return fd < 0 ? err_sys(e, -errno, "%s", roots[i][1]) : fd;
         }
-        return err_set(e, -EINVAL, "`root` must be \"work\", \"tmp\" or \"shm\", got \"%s\"", root);
+        return err_set(e, -EINVAL, "`root` must be \"work\", \"tmp\", \"shm\" or \"record\", got \"%s\"", root);
 }
 
 static int explain(struct err *e, int r, const char *dest)

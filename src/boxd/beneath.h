@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define WORK_DIR "/work"
+#define RECORD_DIR "/var/lib/boxd/record" /* recordings of the screen */
 /* Symlinks are followed as long as they stay beneath the folder. */
 #define BENEATH_FOLLOW (RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
 /* No symlink in any component. */

@@ -186,7 +186,7 @@ static int pass(int fd, int sock)
         } u = { { 0 } };
         struct iovec iov = { frame, sizeof(frame) };
         struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = u.room, .msg_controllen = sizeof(u.room) };
-        struct sockaddr_storage me;
+        struct sockaddr_storage me = { 0 };
         socklen_t len = sizeof(me);
         ssize_t n;
 
@@ -207,36 +207,16 @@ static int pass(int fd, int sock)
         return n < 0 ? -errno : 0; /* so few bytes go out whole */
 }
 
-void op_dial(int fd, struct json *head)
+void dial_serve(int fd, const struct json *head, int sock)
 {
         static struct dial dial;
         struct dial *d = &dial;
-        int64_t port = json_get_int(head, "port", 0);
-        struct err e = { 0 };
         struct reply r;
 
-        if (port < 1 || port > 65535) {
-                conn_errorf(fd, -EINVAL, "`port` must be 1 to 65535, got %lld", (long long) port);
+        if (json_get_bool(head, "pass", false) && pass(fd, sock) == 0)
                 return;
-        }
         d->conn = fd;
-        d->sock = connect_to(AF_INET, (int) port);
-        if (d->sock == -ECONNREFUSED) {
-                int v6 = connect_to(AF_INET6, (int) port);
-
-                if (v6 >= 0)
-                        d->sock = v6;
-        }
-        if (d->sock < 0) {
-                if (d->sock == -ECONNREFUSED)
-                        err_set(&e, d->sock, "nothing listens on port %lld in the box", (long long) port);
-                else
-                        err_sys(&e, d->sock, "port %lld", (long long) port);
-                conn_error(fd, &e);
-                return;
-        }
-        if (json_get_bool(head, "pass", false) && pass(fd, d->sock) == 0)
-                return;
+        d->sock = sock;
         reply_init(&r);
         jw_kstr(&r.w, "event", "connected");
         if (reply_event(&r, fd) < 0)
@@ -246,4 +226,31 @@ void op_dial(int fd, struct json *head)
                 return;
         reply_init(&r);
         reply_send(&r, fd);
+}
+
+void op_dial(int fd, struct json *head)
+{
+        int64_t port = json_get_int(head, "port", 0);
+        struct err e = { 0 };
+
+        if (port < 1 || port > 65535) {
+                conn_errorf(fd, -EINVAL, "`port` must be 1 to 65535, got %lld", (long long) port);
+                return;
+        }
+        int sock = connect_to(AF_INET, (int) port);
+        if (sock == -ECONNREFUSED) {
+                int v6 = connect_to(AF_INET6, (int) port);
+
+                if (v6 >= 0)
+                        sock = v6;
+        }
+        if (sock < 0) {
+                if (sock == -ECONNREFUSED)
+                        err_set(&e, sock, "nothing listens on port %lld in the box", (long long) port);
+                else
+                        err_sys(&e, sock, "port %lld", (long long) port);
+                conn_error(fd, &e);
+                return;
+        }
+        dial_serve(fd, head, sock);
 }

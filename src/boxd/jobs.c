@@ -265,9 +265,11 @@ void jobs_lost(struct pid1 *p, struct job *j)
         set_ended(p, j, &end);
 }
 
-/* Keepers and workers are the only children PID 1 has of its own. */
+/* Keepers, workers and the display's server are the only children PID 1 has of its own. */
 bool jobs_is_own(struct pid1 *p, pid_t pid)
 {
+        if (pid == p->screen.pid)
+                return true;
         for (size_t i = 0; i < WORKERS_MAX; i++)
                 if (p->workers[i] == pid)
                         return true;
@@ -281,7 +283,7 @@ static bool is_own(pid_t pid, void *arg)
 
 /*
  * A keeper is the reaper of all its job's descendants, so nothing but the rest of a killed keeper's tree can become a
- * child of PID 1: whatever hangs there and is neither keeper nor worker is ended.
+ * child of PID 1: whatever hangs there and is none of its own is ended.
  */
 void jobs_sweep(struct pid1 *p)
 {
@@ -373,6 +375,13 @@ static int hand_over(struct job *j, int fd, const char *text, size_t n)
         h->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(h), &fd, sizeof(int));
         return sendmsg(j->ctl, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int jobs_launch(struct job *j, int fd)
+{
+        static const char head[] = "{\"action\":\"launch\"}";
+
+        return hand_over(j, fd, head, sizeof(head) - 1);
 }
 
 /* In a worker when one can be had, else right here: seeing and stopping must work when no process can be started. */

@@ -94,6 +94,7 @@ _Noreturn void keeper_run(const struct keeper_start *s);
 
 /* keeper_spawn.c */
 int keeper_spawn(struct keeper *k, char *const *base_env, struct err *e);
+void keeper_oom_score_of_jobs(void); /* the calling process goes when memory runs out, as what jobs start */
 
 /* keeper_io.c */
 void io_read_output(struct keeper *k, int i);

@@ -1,4 +1,5 @@
 #include "boxd/keeper.h"
+#include "boxd/launch.h"
 #include "boxd/output.h"
 #include "boxd/ports.h"
 
@@ -276,6 +277,11 @@ void wait_message(struct keeper *k, struct json *head, int fd)
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
         if (strcmp(action, "output") == 0) {
                 send_output(k, head, fd);
+                json_unref(head);
+                return;
+        }
+        if (strcmp(action, "launch") == 0) {
+                launch_fork(fd); /* below us like everything of the job: it ends with the job */
                 json_unref(head);
                 return;
         }

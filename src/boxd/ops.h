@@ -16,3 +16,10 @@ void op_stat(int fd, struct json *head);
 void op_stats(int fd, struct json *head);
 void op_hosts(int fd, struct json *head);
 void op_dial(int fd, struct json *head);
+void op_screen(int fd, struct json *head);
+
+/*
+ * dial.c: tells the server that sock is connected: hands it over when the head says `pass` and the connection can carry
+ * it, else carries bytes between the two until both have ended.
+ */
+void dial_serve(int fd, const struct json *head, int sock);

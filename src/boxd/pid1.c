@@ -1,6 +1,7 @@
 #include "boxd/pid1.h"
 #include "boxd/beneath.h"
 #include "boxd/conn.h"
+#include "boxd/launch.h"
 #include "boxd/ops.h"
 
 #include "base/clock.h"
@@ -44,9 +45,9 @@ static const struct {
         const char *name;
         op_fn fn; /* NULL: PID 1 itself */
 } ops[] = {
-        { "hello", NULL },   { "exec", NULL },      { "procs", NULL },     { "env", NULL },
-        { "put", op_put },   { "get", op_get },     { "diff", op_diff },   { "prune", op_prune },
-        { "stat", op_stat }, { "stats", op_stats }, { "hosts", op_hosts }, { "dial", op_dial },
+        { "hello", NULL },     { "exec", NULL },    { "procs", NULL },       { "env", NULL },     { "put", op_put },
+        { "get", op_get },     { "diff", op_diff }, { "prune", op_prune },   { "stat", op_stat }, { "stats", op_stats },
+        { "hosts", op_hosts }, { "dial", op_dial }, { "screen", op_screen },
 };
 
 static void close_from(int first)
@@ -327,6 +328,7 @@ static void reap(struct pid1 *p)
                 for (size_t i = 0; i < WORKERS_MAX; i++)
                         if (p->workers[i] == pid)
                                 p->workers[i] = 0;
+                screen_reaped(&p->screen, pid, status);
                 struct job *j = jobs_by_keeper(p, pid);
                 if (j)
                         jobs_lost(p, j);
@@ -355,13 +357,15 @@ static int64_t next_deadline(void)
         return first;
 }
 
+#define FIXED (3 + SCREEN_LISTENERS) /* polled always: signals, the listener, launches, the display's listeners */
+
 static void step(struct pid1 *p)
 {
-        static struct pollfd v[2 + PENDING_MAX + JOB_RUNNING_MAX];
-        static struct pending *who[2 + PENDING_MAX];
-        static unsigned seqs[2 + PENDING_MAX + JOB_RUNNING_MAX];
+        static struct pollfd v[FIXED + PENDING_MAX + JOB_RUNNING_MAX];
+        static struct pending *who[FIXED + PENDING_MAX];
+        static unsigned seqs[FIXED + PENDING_MAX + JOB_RUNNING_MAX];
         int64_t now = clock_ms(), first = next_deadline();
-        int n = 2, timeout = -1;
+        int n = FIXED, timeout = -1;
         bool room = false;
 
         for (size_t i = 0; i < PENDING_MAX; i++) {
@@ -380,6 +384,8 @@ static void step(struct pid1 *p)
         }
         v[0] = (struct pollfd){ .fd = p->sigfd, .events = POLLIN };
         v[1] = (struct pollfd){ .fd = room ? p->listen : -1, .events = POLLIN };
+        v[2] = (struct pollfd){ .fd = p->launch, .events = POLLIN };
+        screen_poll(&p->screen, &v[3]);
         if (first != INT64_MAX)
                 timeout = first <= now ? 0 : (int) (first - now);
         if (p->leftovers && (timeout < 0 || timeout > SWEEP_EVERY_MS))
@@ -398,9 +404,14 @@ static void step(struct pid1 *p)
         }
         if (v[0].revents)
                 on_signal(p);
-        for (int i = 2; i < jobs_from; i++)
+        for (int i = FIXED; i < jobs_from; i++)
                 if (v[i].revents)
                         read_pending(p, who[i]);
+        if (v[2].revents)
+                launch_accept(p);
+        for (int i = 3; i < FIXED; i++)
+                if (v[i].revents && screen_start(&p->screen) > 0)
+                        break;
         if (v[1].revents)
                 accept_all(p);
         expire(clock_ms());
@@ -418,6 +429,7 @@ static void default_env(struct pid1 *p)
                 { "SHELL", "/bin/bash" },
                 { "LANG", "C.UTF-8" },
                 { "TERM", "dumb" },
+                { "DISPLAY", SCREEN_DISPLAY },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
@@ -456,6 +468,8 @@ _Noreturn void pid1_main(int listen_fd, int ready_fd)
                 pending[i].fd = -1;
         default_env(p);
         jobs_init(p);
+        screen_init(&p->screen);
+        p->launch = launch_listen();
         if (ready_fd >= 0) {
                 (void) !write(ready_fd, "R", 1);
                 close(ready_fd);

@@ -1,13 +1,15 @@
 /*
  * pid1: the init process of a box: accepts connections, hands each operation to a child, reaps everything.
  *
- * Two files: pid1.c (loop, connections, dispatch) and jobs.c (the records of running and ended jobs). One thread;
- * nothing here blocks. What a box's root can do to it: nothing (it cannot be signalled, traced or opened from inside).
+ * pid1.c is the loop, the connections and the dispatch, jobs.c the records of running and ended jobs, screen.c the
+ * display. One thread; nothing here blocks. What a box's root can do to it: nothing (it cannot be signalled, traced or
+ * opened from inside).
  */
 #pragma once
 
 #include "base/list.h"
 #include "boxd/job.h"
+#include "boxd/screen.h"
 
 #include <poll.h>
 #include <sys/types.h>
@@ -30,7 +32,7 @@ struct job {
 };
 
 struct pid1 {
-        int listen, sigfd;
+        int listen, sigfd, launch;
         int64_t started_ms;
         char **env; /* base environment of jobs */
         size_t env_n;
@@ -39,6 +41,7 @@ struct pid1 {
         struct slot *slots; /* JOB_RUNNING_MAX, shared */
         unsigned next_seq;
         pid_t workers[WORKERS_MAX];
+        struct screen screen;
         bool leftovers; /* a keeper was killed: what it leaves behind is being ended */
 };
 
@@ -54,6 +57,7 @@ pid_t pid1_worker(struct pid1 *p, const int *keep, size_t n);
 void jobs_init(struct pid1 *p);
 void jobs_exec(struct pid1 *p, int fd, struct json *head);                              /* takes over fd */
 void jobs_procs(struct pid1 *p, int fd, struct json *head, const char *text, size_t n); /* takes over fd */
+int jobs_launch(struct job *j, int fd); /* its keeper starts a program for the client at fd */
 struct job *jobs_by_keeper(struct pid1 *p, pid_t pid);
 bool jobs_is_own(struct pid1 *p, pid_t pid);
 struct job *jobs_find(struct pid1 *p, const char *id);

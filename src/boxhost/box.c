@@ -227,6 +227,8 @@ static int make_mounts(struct host *h, struct making *m, struct err *e)
                 r = make_overlays(h, m, image, usr, e);
         if (r == 0)
                 r = mount_clone(h->dev, &m->mounts[NS_DEV], e);
+        if (r == 0)
+                r = mount_clone(h->launch, &m->mounts[NS_LAUNCH], e);
         m->has_usr = usr >= 0;
         return r;
 }
@@ -378,7 +380,7 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
                             .sync = { -1, -1 },
                             .ready = { -1, -1 },
                             .userns = -1,
-                            .mounts = { -1, -1, -1, -1 },
+                            .mounts = { -1, -1, -1, -1, -1 },
                             .join = { .v2_dir = -1 },
                             .image = { .lower = -1 } };
         int64_t begin = clock_us();

@@ -120,6 +120,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .images_lock = -1,
                             .boxd = -1,
                             .dev = -1,
+                            .launch = -1,
                             .ca = -1,
                             .wire = -1,
                             .net = { .nl = -1 } };
@@ -190,7 +191,8 @@ static int prepare_mounts(struct host *h, struct err *e)
                 if (mkdir(places[i], 0755) < 0 && errno != EEXIST)
                         return err_sys(e, -errno, "cannot make the folder %s", places[i]);
         }
-        return mount_dev_template("mnt/disk", &h->dev, e);
+        int r = mount_dev_template("mnt/disk", &h->dev, e);
+        return r < 0 ? r : mount_file_template("mnt/disk", h->boxd, &h->launch, e);
 }
 
 static void prepare_net(struct host *h)
@@ -266,8 +268,9 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own,  &h->boxes_dir, &h->pool_dir, &h->images_dir, &h->sock_dir,    &h->run_dir,
-                             &h->lock, &h->boxd,      &h->dev,      &h->ca,         &h->images_lock, &h->wire };
+        int *const fds[] = { &h->own,     &h->boxes_dir,   &h->pool_dir, &h->images_dir, &h->sock_dir,
+                             &h->run_dir, &h->lock,        &h->boxd,     &h->dev,        &h->launch,
+                             &h->ca,      &h->images_lock, &h->wire };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);

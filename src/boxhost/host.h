@@ -79,7 +79,7 @@ struct host {
         int boxes_dir, pool_dir, images_dir, sock_dir, run_dir;
         int lock, images_lock;
         char instance[INSTANCE_LEN + 1];
-        int boxd, dev, ca;
+        int boxd, dev, launch, ca;
         char skeleton[IMAGE_SKELETON_MAX];
         unsigned next_index;
         struct cgroups cgroups;

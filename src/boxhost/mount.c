@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -64,6 +65,41 @@ int mount_dev_template(const char *stage, int *ret, struct err *e)
                 fd = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
                 if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
                         r = err_sys(e, -errno, "cannot clone the template of /dev");
+        }
+        mount_detach(stage);
+        if (r == 0)
+                *ret = steal_fd(&fd);
+        return r;
+}
+
+static int copy_program(const char *path, int from, struct err *e)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
+        off_t at = 0;
+        ssize_t n = 1;
+
+        if (fd < 0 || fchmod(fd, 0755) < 0)
+                return err_sys(e, -errno, "cannot make a copy of boxd");
+        while (n > 0)
+                n = sendfile(fd, from, &at, 1 << 20);
+        return n < 0 ? err_sys(e, -errno, "cannot copy boxd") : 0;
+}
+
+int mount_file_template(const char *stage, int program, int *ret, struct err *e)
+{
+        struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+        _cleanup_close_ int fd = -1;
+        char path[128];
+        int r;
+
+        snprintf(path, sizeof(path), "%s/launch", stage);
+        if (mount("launch", stage, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64m") < 0)
+                return err_sys(e, -errno, "cannot mount a tmpfs for boxd");
+        r = copy_program(path, program, e);
+        if (r == 0) {
+                fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+                if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+                        r = err_sys(e, -errno, "cannot clone the copy of boxd");
         }
         mount_detach(stage);
         if (r == 0)

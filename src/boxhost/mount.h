@@ -12,7 +12,9 @@ int mount_private(struct err *e);
 /* A read-only /dev with null zero full random urandom tty and places for pts, shm and mqueue; stage is an empty folder.
  */
 int mount_dev_template(const char *stage, int *ret, struct err *e);
-/* A new detached view of the template. */
+/* A read-only copy of a program as a mount of its own: boxes see neither where it lies nor that it changes. */
+int mount_file_template(const char *stage, int program, int *ret, struct err *e);
+/* A new detached view of a template. */
 int mount_clone(int fd, int *ret, struct err *e);
 /* A detached file system of a type on a source, with `key=value` or flag options. */
 int mount_new(const char *type, const char *source, const char *const options[], unsigned attr, int *ret,

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -92,6 +93,37 @@ static void mount_virtual(const struct ns_plan *p)
         TRY("make /run/lock", chmod("run/lock", 01777));
 }
 
+/*
+ * How many namespaces a browser's sandbox may make in the box, in all: the kernel's memory for them is in no limit of
+ * the box. These sysctls are of the user namespace that writes them, and hold below it too.
+ */
+static void limit_namespaces(const struct ns_plan *p)
+{
+        static const char *const limits[][2] = {
+                { "proc/sys/user/max_user_namespaces", "1024" }, { "proc/sys/user/max_pid_namespaces", "1024" },
+                { "proc/sys/user/max_net_namespaces", "32" },    { "proc/sys/user/max_mnt_namespaces", "1" },
+                { "proc/sys/user/max_ipc_namespaces", "1" },     { "proc/sys/user/max_uts_namespaces", "1" }
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+                _cleanup_close_ int fd = open(limits[i][0], O_WRONLY | O_CLOEXEC);
+
+                if (fd >= 0)
+                        TRY(limits[i][0], write(fd, limits[i][1], strlen(limits[i][1])));
+        }
+}
+
+/* boxd once more, as the program that asks boxd to start one with a sandbox of its own (docs/screens.md). */
+static void put_launcher(const struct ns_plan *p, int mount)
+{
+        _cleanup_close_ int fd = -1;
+
+        TRY("make /run/boxd", mkdir("run/boxd", 0755));
+        fd = open("run/boxd/launch", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+        TRY("make /run/boxd/launch", fd);
+        TRY("attach /run/boxd/launch", move_mount(mount, "", AT_FDCWD, "run/boxd/launch", MOVE_MOUNT_F_EMPTY_PATH));
+}
+
 static void enter_root(const struct ns_plan *p, const struct ns_go *go, const int *mounts)
 {
         struct err e = { 0 };
@@ -107,6 +139,8 @@ static void enter_root(const struct ns_plan *p, const struct ns_go *go, const in
         if (go->has_usr)
                 TRY("attach /usr", move_mount(mounts[NS_USR], "", AT_FDCWD, "usr", MOVE_MOUNT_F_EMPTY_PATH));
         mount_virtual(p);
+        put_launcher(p, mounts[NS_LAUNCH]);
+        limit_namespaces(p);
         if (net_box_up(go->index, p->net, &e) < 0)
                 fail(p, e.msg, e.code);
         mask_proc(p);
@@ -139,6 +173,37 @@ static void put_ca(int from)
                 ;
 }
 
+/* machine-id(5): a box is a machine of its own; the bus and what asks for it would complain. */
+static void put_machine_id(void)
+{
+        unsigned char id[16];
+        char text[2 * sizeof(id) + 2];
+
+        if (getrandom(id, sizeof(id), 0) != (ssize_t) sizeof(id))
+                return;
+        for (size_t i = 0; i < sizeof(id); i++)
+                snprintf(text + 2 * i, 3, "%02x", id[i]);
+        snprintf(text + 2 * sizeof(id), 2, "\n");
+        put_file("/etc/machine-id", text);
+}
+
+/* Debian's `chromium` reads every file there. In all images, since it may be installed later. */
+static void put_chromium_hook(void)
+{
+        static const char hook[] =
+                "# Chromium keeps its own sandbox on: boxd starts it anew, with the rights for that and not as root.\n"
+                "if [ \"$(id -u)\" = 0 ] && [ -S /run/boxd/launch.sock ]; then\n"
+                "\tcase \" $* \" in\n"
+                "\t*\" --no-sandbox \"*) ;;\n"
+                "\t*) exec /run/boxd/launch \"$0\" \"$@\" ;;\n"
+                "\tesac\n"
+                "fi\n"
+                "export CHROMIUM_FLAGS=\"$CHROMIUM_FLAGS --no-first-run --password-store=basic\"\n";
+
+        (void) mkdir("/etc/chromium.d", 0755);
+        put_file("/etc/chromium.d/zz-box", hook);
+}
+
 static void put_identity(const struct ns_plan *p, const struct ns_go *go)
 {
         char text[512], gateway[INET_ADDRSTRLEN];
@@ -148,6 +213,8 @@ static void put_identity(const struct ns_plan *p, const struct ns_go *go)
         put_file("/etc/hosts", text);
         snprintf(text, sizeof(text), "%s\n", p->hostname);
         put_file("/etc/hostname", text);
+        put_machine_id();
+        put_chromium_hook();
         net_print(net_box_gateway(), gateway);
         snprintf(text, sizeof(text), "nameserver %s\noptions timeout:3 attempts:2\n", gateway);
         put_file("/etc/resolv.conf", text);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { NS_ROOT, NS_DEV, NS_WORK, NS_USR, NS_MOUNTS };
+enum { NS_ROOT, NS_DEV, NS_WORK, NS_LAUNCH, NS_USR, NS_MOUNTS };
 
 struct ns_plan {
         int sync;            /* our end of a SOCK_SEQPACKET pair with boxhost */
@@ -25,7 +25,7 @@ struct ns_plan {
         bool net;
 };
 
-/* boxhost → child, with NS_ROOT, NS_DEV, NS_WORK and, when has_usr, NS_USR as descriptors. */
+/* boxhost → child, with NS_ROOT, NS_DEV, NS_WORK, NS_LAUNCH and, when has_usr, NS_USR as descriptors. */
 struct ns_go {
         unsigned index;
         bool has_usr;

@@ -30,17 +30,55 @@ enum {
 
 /* A box must not reach these: they change mounts, namespaces, the kernel or the machine, or have a history of holes. */
 static const unsigned refused_eperm[] = {
-        SYS_mount,         SYS_umount2,       SYS_pivot_root,    SYS_fsopen,          SYS_fsmount,
-        SYS_fsconfig,      SYS_fspick,        SYS_move_mount,    SYS_open_tree,       NR_MOUNT_SETATTR,
-        SYS_setns,         SYS_unshare,       SYS_bpf,           SYS_perf_event_open, SYS_userfaultfd,
-        SYS_keyctl,        SYS_add_key,       SYS_request_key,   SYS_kexec_load,      SYS_kexec_file_load,
-        SYS_init_module,   SYS_finit_module,  SYS_delete_module, SYS_reboot,          SYS_swapon,
-        SYS_swapoff,       SYS_acct,          SYS_quotactl,      SYS_quotactl_fd,     SYS_settimeofday,
-        SYS_clock_settime, SYS_adjtimex,      SYS_clock_adjtime, SYS_syslog,          SYS_open_by_handle_at,
-        SYS_vhangup,       SYS_move_pages,    SYS_mbind,         SYS_set_mempolicy,   SYS_migrate_pages,
-        NR_NUMA_HOME,      SYS_fanotify_init, SYS_nfsservctl,    SYS_lookup_dcookie,
+        SYS_mount,
+        SYS_umount2,
+        SYS_pivot_root,
+        SYS_fsopen,
+        SYS_fsmount,
+        SYS_fsconfig,
+        SYS_fspick,
+        SYS_move_mount,
+        SYS_open_tree,
+        NR_MOUNT_SETATTR,
+        SYS_setns,
+        SYS_bpf,
+        SYS_perf_event_open,
+        SYS_userfaultfd,
+        SYS_keyctl,
+        SYS_add_key,
+        SYS_request_key,
+        SYS_kexec_load,
+        SYS_kexec_file_load,
+        SYS_init_module,
+        SYS_finit_module,
+        SYS_delete_module,
+        SYS_reboot,
+        SYS_swapon,
+        SYS_swapoff,
+        SYS_acct,
+        SYS_quotactl,
+        SYS_quotactl_fd,
+        SYS_settimeofday,
+        SYS_clock_settime,
+        SYS_adjtimex,
+        SYS_clock_adjtime,
+        SYS_syslog,
+        SYS_open_by_handle_at,
+        SYS_vhangup,
+        SYS_move_pages,
+        SYS_mbind,
+        SYS_set_mempolicy,
+        SYS_migrate_pages,
+        NR_NUMA_HOME,
+        SYS_fanotify_init,
+        SYS_nfsservctl,
+        SYS_lookup_dcookie,
 #if defined(__x86_64__)
-        SYS_iopl,          SYS_ioperm,        SYS_uselib,        SYS_sysfs,           SYS_ustat,
+        SYS_iopl,
+        SYS_ioperm,
+        SYS_uselib,
+        SYS_sysfs,
+        SYS_ustat,
 #endif
 };
 
@@ -50,6 +88,13 @@ static const unsigned refused_enosys[] = { SYS_clone3, SYS_io_uring_setup, SYS_i
 #define ANY_NEW_NAMESPACE                                                                                         \
         ((unsigned) (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | \
                      CLONE_NEWNET))
+/*
+ * What a browser's own sandbox makes of namespaces, and no more: this is for boxd alone, which takes it away again from
+ * every command (boxd/filter.h) and gives it only to programs that have no netlink. Mounts stay refused in there.
+ */
+static const unsigned sandbox_clones[] = { 0, CLONE_NEWUSER, CLONE_NEWPID,
+                                           CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET };
+static const unsigned sandbox_unshares[] = { CLONE_NEWUSER };
 /* AF_VSOCK above all: it knows no namespaces and leads to the hypervisor. */
 static const unsigned families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
 static const unsigned ioctls[] = { TIOCSTI, TIOCLINUX };
@@ -105,11 +150,16 @@ static void write_arch(struct writer *w)
 
 static void write_clone(struct writer *w)
 {
-        put(w, (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4));
+        const unsigned count = sizeof(sandbox_clones) / sizeof(sandbox_clones[0]);
+
+        put(w, (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, (unsigned char) (2 * count + 3)));
         load(w, LOW(0));
-        when(w, BPF_JSET, ANY_NEW_NAMESPACE);
+        put(w, (struct sock_filter) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ANY_NEW_NAMESPACE));
+        for (unsigned i = 0; i < count; i++) {
+                when(w, BPF_JEQ, sandbox_clones[i]);
+                ret(w, SECCOMP_RET_ALLOW);
+        }
         ret(w, refuse(EPERM));
-        ret(w, SECCOMP_RET_ALLOW);
 }
 
 /* One system call whose argument must be (or must not be) one of a list. The number is in the accumulator before and,
@@ -151,6 +201,7 @@ const struct sock_fprog *box_filter(void)
                 return &program;
         write_arch(&w);
         write_clone(&w);
+        write_listed(&w, SYS_unshare, 0, sandbox_unshares, 1, SECCOMP_RET_ALLOW, refuse(EPERM));
         write_listed(&w, SYS_socket, 0, families, 4, SECCOMP_RET_ALLOW, refuse(EAFNOSUPPORT));
         write_listed(&w, SYS_socketpair, 0, families, 4, SECCOMP_RET_ALLOW, refuse(EAFNOSUPPORT));
         write_listed(&w, SYS_ioctl, 1, ioctls, 2, refuse(EPERM), SECCOMP_RET_ALLOW);

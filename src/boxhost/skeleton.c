@@ -14,7 +14,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
-#define FORMAT 4U /* counts up when the making changes, so that old skeletons are made anew */
+#define FORMAT 5U /* counts up when the making changes, so that old skeletons are made anew */
 #define DEPTH_MAX 16
 #define FILE_MAX (64 << 20)
 
@@ -28,13 +28,17 @@ static const char *const etc_list[] = {
         "bindresvport.blacklist",
         "ca-certificates",
         "ca-certificates.conf",
+        "chromium",
+        "chromium.d",
         "debconf.conf",
         "debian_version",
         "dpkg",
         "emacs",
         "fonts",
         "gai.conf",
+        "glvnd",
         "groff",
+        "gtk-[234].0",
         "host.conf",
         "ImageMagick-*",
         "inputrc",
@@ -98,6 +102,7 @@ static const char *const default_list[] = { "locale", "useradd", "keyboard" };
 static const char *const dpkg_list[] = { "status",       "available", "diversions", "statoverride", "info",
                                          "alternatives", "triggers",  "arch",       "cmethopt" };
 static const char *const apt_state_list[] = { "extended_states" };
+static const char *const font_cache_list[] = { "*" };
 
 struct part {
         const char *folder;
@@ -113,6 +118,7 @@ static const struct part parts[] = {
         { "etc/default", default_list, ARRAY_LEN(default_list), false },
         { "var/lib/dpkg", dpkg_list, ARRAY_LEN(dpkg_list), false },
         { "var/lib/apt", apt_state_list, ARRAY_LEN(apt_state_list), false },
+        { "var/cache/fontconfig", font_cache_list, ARRAY_LEN(font_cache_list), false },
 };
 
 static const struct {
@@ -142,6 +148,7 @@ static const struct {
         { "var/cache/apt/archives", 0755 },
         { "var/cache/apt/archives/partial", 0700 },
         { "var/cache/debconf", 0755 },
+        { "var/cache/fontconfig", 0755 },
         { "var/cache/ldconfig", 0700 },
         { "var/lib", 0755 },
         { "var/lib/apt", 0755 },
@@ -157,6 +164,7 @@ static const struct {
         { "var/lib/pam", 0755 },
         { "var/lib/ucf", 0755 },
         { "var/lib/systemd", 0755 },
+        { "var/lib/xkb", 0755 },
         { "var/local", 02775 },
         { "var/log", 0755 },
         { "var/log/apt", 0755 },

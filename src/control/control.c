@@ -13,6 +13,7 @@
 #define JANITOR_MS 60000
 #define DAY_MS (24 * 3600 * (int64_t) 1000)
 #define SESSIONS_KEPT 100000
+#define SHOTS_MAX 8
 
 static void coroutine_fn reconcile_main(void *arg)
 {
@@ -53,6 +54,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         wires_open(c);
         list_init(&c->queue);
         waitq_init(&c->capacity);
+        sem_init_n(&c->shots, SHOTS_MAX);
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
         driver->on_exit = control_box_exited;
         driver->on_ready = driver_ready;

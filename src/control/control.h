@@ -54,6 +54,7 @@ struct control {
         struct timer *janitor;
         struct pool *pool;      /* boxes that stand ready (pool.h), or NULL */
         struct wire_hub *wires; /* names of boxes at work (wires.h) */
+        struct sem shots;       /* of a screen, at once: each holds a whole picture */
         struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 

@@ -26,6 +26,7 @@ void coroutine_fn tool_sandbox_exec(struct tool_call *t);
 void coroutine_fn tool_sandbox_procs(struct tool_call *t);
 void coroutine_fn tool_sandbox_get(struct tool_call *t);
 void coroutine_fn tool_sandbox_secrets(struct tool_call *t);
+void coroutine_fn tool_sandbox_shot(struct tool_call *t);
 void coroutine_fn tool_sandbox_stop(struct tool_call *t);
 void coroutine_fn tool_sandbox_wire(struct tool_call *t);
 

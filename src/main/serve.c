@@ -61,19 +61,20 @@ struct server {
         int exit_code;
 };
 
-static const char instructions[] = "Parallel Linux boxes to work in. sandbox_start makes one (say in `goal` what it is "
-                                   "for), sandbox_sync puts your working tree"
-                                   " into /work/<dest> (only what changed is sent; call it again after edits), "
-                                   "sandbox_exec runs bash commands there,"
-                                   " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) "
-                                   "brings files back, sandbox_stop ends the box."
-                                   " Boxes are independent of each other and of this conversation: keep the ids, start "
-                                   "several for parallel work, and find them"
-                                   " again with sandbox_list. Every command needs a `note`: one sentence for the "
-                                   "person who watches. Commands run as root in the"
-                                   " box and reach the Internet, not the host. A command that may take longer than "
-                                   "your client waits for a tool belongs in the"
-                                   " background: `background: true`, then sandbox_procs {action: \"wait\"}.";
+static const char instructions[] =
+        "Parallel Linux boxes to work in. sandbox_start makes one (say in `goal` what it is "
+        "for), sandbox_sync puts your working tree"
+        " into /work/<dest> (only what changed is sent; call it again after edits), "
+        "sandbox_exec runs bash commands there,"
+        " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) "
+        "brings files back, sandbox_shot looks at the box's screen, sandbox_stop ends the box."
+        " Boxes are independent of each other and of this conversation: keep the ids, start "
+        "several for parallel work, and find them"
+        " again with sandbox_list. Every command needs a `note`: one sentence for the "
+        "person who watches. Commands run as root in the"
+        " box and reach the Internet, not the host. A command that may take longer than "
+        "your client waits for a tool belongs in the"
+        " background: `background: true`, then sandbox_procs {action: \"wait\"}.";
 
 static int session_new(const char *owner, const char *version, const char *client, char id[static 40], void *arg)
 {

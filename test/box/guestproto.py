@@ -125,6 +125,7 @@ cp -a /etc/passwd /etc/group /etc/nsswitch.conf /etc/hosts /etc/ld.so.cache /etc
 mount --bind /media /etc
 mount -t tmpfs -o size="$STATE_SIZE" tmpfs /var/lib
 mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
 ip link set lo up 2>/dev/null || true
 cd /
 exec env -i ${BOX_ENV} /proc/self/fd/9

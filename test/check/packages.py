@@ -12,7 +12,7 @@ DEV_PACKAGES = {
     "sqlite3": "libsqlite3-dev", "libcurl": "libcurl4-openssl-dev", "libarchive": "libarchive-dev",
     "libisal": "libisal-dev", "libzstd": "libzstd-dev", "libseccomp": "libseccomp-dev",
     "libcap": "libcap-dev", "libmnl": "libmnl-dev", "cmocka": "libcmocka-dev", "zlib": "zlib1g-dev",
-    "libpq": "libpq-dev", "wslay": "libwslay-dev", "http_parser": "libhttp-parser-dev",
+    "spng": "libspng-dev", "libturbojpeg": "libturbojpeg0-dev", "libpq": "libpq-dev", "wslay": "libwslay-dev", "http_parser": "libhttp-parser-dev",
 }
 
 
@@ -51,7 +51,7 @@ def main():
         for name in re.findall(r"(?:dependency|find_library)\('([^']+)'", path.read_text()):
             asked.setdefault(name, path)
     for name, path in sorted(asked.items()):
-        if name == "threads":
+        if name in ("threads", "m"):
             continue
         package = DEV_PACKAGES.get(name)
         if package is None:

@@ -11,6 +11,7 @@ HINTS = {
     "sandbox_exec": (False, True, False, True), "sandbox_procs": (False, True, False, False), "sandbox_get": (True, False, True, False),
     "sandbox_stop": (False, True, False, False), "sandbox_sync": (False, True, True, False), "sandbox_pull": (False, True, True, False),
     "sandbox_secrets": (False, False, True, False), "sandbox_wire": (False, False, True, False),
+    "sandbox_shot": (False, False, False, False),
 }
 TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "object": dict, "array": list, "null": type(None)}
 
@@ -70,7 +71,9 @@ def test_results_keep_to_their_schema(tools, client):
         ("sandbox_procs", {"id": box, "action": "input", "bgId": "bg", "stdin": "x"}), ("sandbox_procs", {"id": box, "action": "stop", "bgId": "bg"}),
         ("sandbox_procs", {"id": box, "action": "wait", "bgId": "bg", "tail": 5}), ("sandbox_get", {"id": box, "path": "."}),
         ("sandbox_get", {"id": box, "paths": [".", "missing"]}), ("sandbox_wire", {"id": box, "service": "web", "port": 80, "targetPort": 3000}),
-        ("sandbox_status", {"id": box}), ("sandbox_list", {"all": True}), ("sandbox_secrets", {}), ("sandbox_secrets", {"id": box}), ("sandbox_stop", {"id": box}),
+        ("sandbox_status", {"id": box}), ("sandbox_list", {"all": True}),
+        ("sandbox_shot", {"id": box}), ("sandbox_shot", {"id": box, "record": "start"}), ("sandbox_shot", {"id": box, "record": "stop"}),
+        ("sandbox_secrets", {}), ("sandbox_secrets", {"id": box}), ("sandbox_stop", {"id": box}),
     ]
     for name, arguments in calls:
         result = client.tool(name, arguments)

@@ -1,31 +1,14 @@
-#include "control/guest_client.h"
+#include "control/copy.h"
 #include "control/tool.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#define LINK_MS ((int64_t) 3600 * 1000)
-#define KEEP_MS ((int64_t) 24 * 3600 * 1000)
 #define IMAGES_MAX 10
 #define IMAGE_BYTES_MAX ((size_t) 1 << 20)  /* of one image */
 #define IMAGES_BYTES_MAX ((size_t) 8 << 20) /* of all */
-#define COPY_MAX ((int64_t) 64 << 30)
-
-struct copy {
-        char object[25], name[256];
-        const char *type;
-        int64_t bytes;
-        bool archive;
-        struct json *changed; /* array or NULL */
-        unsigned char magic[16];
-        size_t magic_len;
-};
 
 struct root_path {
         const char *root;
@@ -55,120 +38,10 @@ static int split_root(const char *arg, struct root_path *ret, struct err *e)
         return work_path(arg, "path", &ret->path, e);
 }
 
-static const char *type_of(const struct copy *c)
-{
-        static const struct {
-                const char *magic;
-                size_t n;
-                const char *type;
-        } magics[] = { { "\x89PNG\r\n\x1a\n", 8, "image/png" },
-                       { "\xff\xd8\xff", 3, "image/jpeg" },
-                       { "GIF8", 4, "image/gif" } };
-
-        if (c->archive)
-                return "application/gzip";
-        for (size_t i = 0; i < ARRAY_LEN(magics); i++)
-                if (c->magic_len >= magics[i].n && memcmp(c->magic, magics[i].magic, magics[i].n) == 0)
-                        return magics[i].type;
-        if (c->magic_len >= 12 && memcmp(c->magic, "RIFF", 4) == 0 && memcmp(c->magic + 8, "WEBP", 4) == 0)
-                return "image/webp";
-        return "application/octet-stream";
-}
-
-static int take_data(struct copy *c, struct object_writer *w, const char *p, size_t n, struct err *e)
-{
-        size_t head = min_size(n, sizeof c->magic - c->magic_len);
-
-        memcpy(c->magic + c->magic_len, p, head);
-        c->magic_len += head;
-        if (w->bytes + (int64_t) n > COPY_MAX)
-                return err_set(e, -EFBIG, "larger than 64 GiB");
-        int r = object_write(w, p, n);
-        return r < 0 ? err_sys(e, r, "the server cannot store the copy") : 0;
-}
-
-static int coroutine_fn read_copy(struct guest_op *g, struct copy *c, struct object_writer *w, struct err *e)
-{
-        const size_t size = 64 << 10;
-        _cleanup_free_ char *piece = xmalloc(size);
-
-        for (;;) {
-                enum guest_stream stream = GUEST_CONTROL;
-                _cleanup_json_ struct json *control = NULL;
-                ssize_t n = guest_recv(g, piece, size, &stream, &control, e);
-                int r = 0;
-
-                if (n == -ENODATA)
-                        return guest_result_error(g->result, e);
-                if (n < 0)
-                        return (int) n;
-                if (control)
-                        c->archive = cstr_eq(json_get_str(control, "type", ""), "dir");
-                else if (stream == GUEST_DATA)
-                        r = take_data(c, w, piece, (size_t) n, e);
-                if (r < 0)
-                        return r;
-        }
-}
-
-static void name_copy(struct copy *c, const char *box, const char *path)
-{
-        const char *slash = path ? strrchr(path, '/') : NULL;
-        const char *base = slash ? slash + 1 : path;
-
-        if (!base || cstr_eq(base, "."))
-                base = box;
-        (void) snprintf(c->name, sizeof c->name, "%.200s%s", base, c->archive ? ".tar.gz" : "");
-}
-
-static int coroutine_fn copy_out(struct tool_call *t, struct box *b, const char *arg, struct copy *c, struct err *e)
-{
-        _cleanup_guest_ struct guest_op g = { 0 };
-        struct object_writer w = { .fd = -1 };
-        struct root_path at = { 0 };
-        int r = split_root(arg, &at, e);
-
-        if (r < 0)
-                return r;
-        struct json *head = json_obj();
-        json_set_str(head, "op", "get");
-        json_set_str(head, "path", at.path);
-        json_set_str(head, "root", at.root);
-        r = guest_open(t->c, b->id, head, &g, e);
-        if (r == 0) {
-                g.idle_ms = 120000;
-                r = object_begin(t->c->objects, &w, e);
-        }
-        if (r == 0)
-                r = read_copy(&g, c, &w, e);
-        if (r < 0) {
-                object_abort(&w);
-                free(at.path);
-                return r;
-        }
-        c->changed = json_ref(json_get(g.result, "changedWhileReading"));
-        c->type = type_of(c);
-        c->bytes = w.bytes;
-        (void) snprintf(c->object, sizeof c->object, "%s", w.id);
-        name_copy(c, b->id, at.path);
-        free(at.path);
-        if (t->mask) { /* the bytes are the file's own; its name is written down and goes into a link */
-                _cleanup_free_ char *name = mask_cstr(t->mask, c->name);
-
-                (void) snprintf(c->name, sizeof c->name, "%s", name);
-        }
-        return object_commit(&w, t->who->account, b->id, c->name, c->type, KEEP_MS, e);
-}
-
 static void write_copy(struct jw *w, struct control *ctl, const char *arg, const struct copy *c)
 {
-        int64_t until = wall_ms() + LINK_MS;
-        _cleanup_free_ char *url = link_make(ctl, c->object, c->name, until);
-        char at[RFC3339_LEN];
-
         jw_kstr(w, "path", arg);
-        jw_kstr(w, "url", url);
-        jw_kstr(w, "expiresAt", rfc3339(until, at));
+        copy_write_link(w, ctl, c);
         jw_kint(w, "bytes", c->bytes);
         jw_kbool(w, "archive", c->archive);
         jw_kstr(w, "contentType", c->type);
@@ -182,21 +55,11 @@ static void write_copy(struct jw *w, struct control *ctl, const char *arg, const
 static void show_image(struct tool_call *t, const struct copy *c, size_t *count, size_t *total)
 {
         size_t n = (size_t) c->bytes;
-        struct object_row row;
 
         if (!str_starts(str_of(c->type), STR("image/")) || *count >= IMAGES_MAX || n > IMAGE_BYTES_MAX ||
             *total + n > IMAGES_BYTES_MAX)
                 return;
-        _cleanup_close_ int fd = object_read(t->c->objects, c->object, &row, NULL);
-        _cleanup_free_ char *p = fd >= 0 ? try_malloc(n) : NULL;
-        size_t got = 0;
-        while (p && got < n) {
-                ssize_t k = pread(fd, p + got, n - got, (off_t) got);
-
-                if (k <= 0)
-                        return;
-                got += (size_t) k;
-        }
+        _cleanup_free_ char *p = copy_bytes(t->c, c, IMAGE_BYTES_MAX);
         if (!p)
                 return;
         mcp_result_image(t->r, c->type, p, n);
@@ -212,8 +75,12 @@ static int coroutine_fn get_one(struct tool_call *t, struct box *b, const char *
                                 struct images *images, struct err *e)
 {
         struct copy c = { 0 };
-        int r = copy_out(t, b, arg, &c, e);
+        struct root_path at = { 0 };
+        int r = split_root(arg, &at, e);
 
+        if (r == 0)
+                r = copy_out(t->c, t->who, b->id, at.root, at.path, t->mask, &c, e);
+        free(at.path);
         if (r == 0) {
                 write_copy(w, t->c, arg, &c);
                 show_image(t, &c, &images->count, &images->bytes);

@@ -30,8 +30,8 @@ static void (*const functions[TOOL_COUNT])(struct tool_call *t) = {
         [TOOL_SANDBOX_STATUS] = tool_sandbox_status, [TOOL_SANDBOX_EXEC] = tool_sandbox_exec,
         [TOOL_SANDBOX_PROCS] = tool_sandbox_procs,   [TOOL_SANDBOX_GET] = tool_sandbox_get,
         [TOOL_SANDBOX_STOP] = tool_sandbox_stop,     [TOOL_SANDBOX_SECRETS] = tool_sandbox_secrets,
-        [TOOL_SANDBOX_WIRE] = tool_sandbox_wire,     [TOOL_SANDBOX_SYNC] = adapter_only,
-        [TOOL_SANDBOX_PULL] = adapter_only,
+        [TOOL_SANDBOX_WIRE] = tool_sandbox_wire,     [TOOL_SANDBOX_SHOT] = tool_sandbox_shot,
+        [TOOL_SANDBOX_SYNC] = adapter_only,          [TOOL_SANDBOX_PULL] = adapter_only,
 };
 
 int tools_new(struct control *c, struct tools **ret, struct err *e)
