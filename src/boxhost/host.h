@@ -59,7 +59,10 @@ struct box {
         char id[BOX_ID_MAX + 1];
         char image[IMAGE_NAME_MAX + 1];
         char skeleton[IMAGE_SKELETON_MAX];
+        char lower[IMAGE_IDENTITY_MAX]; /* which lower layer its disk belongs to */
         unsigned index;
+        unsigned owner; /* the index whose user ids lie on its disk: not its own after some restores */
+        int loop;       /* number of its disk's loop device, -1 without one */
         pid_t pid;
         uint64_t start_time;
         int pidfd; /* -1 when dead */
@@ -74,7 +77,7 @@ struct host {
         int poll;         /* of the request loop, -1 before it runs */
         char folder[512]; /* absolute path of the state folder */
         int own;          /* DIR/boxhost; also the working folder */
-        int boxes_dir, pool_dir, images_dir, sock_dir, run_dir;
+        int boxes_dir, archive_dir, pool_dir, images_dir, sock_dir, run_dir;
         int lock, images_lock;
         char instance[INSTANCE_LEN + 1];
         int boxd, dev, ca;

@@ -136,6 +136,7 @@ static void say_later(struct loop *l, struct conn *c, struct buf *answer, const 
         p->fd = c->fd;
         if (closer_give(&l->h->closer, rest, p->ticket) < 0) {
                 closep(&rest->disk); /* the interface goes with the next start, if not before by itself */
+                closep(&rest->watch);
                 say(l, c, answer);
                 freep(&p);
                 return;
@@ -152,7 +153,7 @@ static void say_closed(struct loop *l)
 
         while (closer_done(&l->h->closer, &ticket, &result) == 0) {
                 if (result < 0)
-                        log_error("the interface of a destroyed box stays: %s", strerror(-result));
+                        log_error("the interface or the disk of an ended box stays: %s", strerror(-result));
                 list_for_each_safe (it, &l->pending) {
                         struct pending *p = list_entry(it, struct pending, link);
                         if (p->ticket != ticket)
@@ -182,7 +183,7 @@ static void take_request(struct loop *l, struct conn *c)
         request_answer(l->h, in, (size_t) n, &out, &result);
         if (result.created)
                 watch(l, result.created->pidfd, &result.created->source);
-        if (result.rest.disk >= 0 || result.rest.index >= 0)
+        if (result.rest.disk >= 0 || result.rest.index >= 0 || result.rest.watch >= 0)
                 say_later(l, c, &out, &result.rest);
         else
                 say(l, c, &out);
