@@ -51,12 +51,16 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->pool = pool_new(c, cfg->warm);
         list_init(&c->queue);
         waitq_init(&c->capacity);
+        waitq_init(&c->settled);
+        if (c->cfg.keep_ms <= 0)
+                c->cfg.keep_ms = 30 * DAY_MS;
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
         driver->on_exit = control_box_exited;
         driver->on_ready = driver_ready;
         driver->on_images = images_changed;
         driver->arg = c;
         c->janitor = timer_start(JANITOR_MS, JANITOR_MS, janitor, c);
+        life_start(c);
         *ret = c;
         return 0;
 }

@@ -136,5 +136,10 @@ static const char step_3[] =
         ") STRICT;"
         "CREATE INDEX box_secrets_by_box ON box_secrets(box_id);";
 
-const char *const migrations[] = { step_1, step_2, step_3 };
+/* How long the files of a box that no longer runs are kept. */
+static const char step_4[] =
+        "ALTER TABLE boxes ADD COLUMN restorable_until INTEGER;"
+        "CREATE INDEX boxes_by_expiry ON boxes(restorable_until) WHERE restorable_until IS NOT NULL;";
+
+const char *const migrations[] = { step_1, step_2, step_3, step_4 };
 const size_t migration_count = ARRAY_LEN(migrations);

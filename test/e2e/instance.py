@@ -193,7 +193,7 @@ class Instance:
         for key in self.keys.values():
             client = McpClient(self.url, key)
             client.initialize()
-            for _ in range(3):  # the first stop archives, the next deletes
+            for _ in range(100):  # the first stop archives, the next deletes; a list is bounded
                 boxes = client.tool("sandbox_list", {"all": True}).data["boxes"]
                 if not boxes:
                     break
@@ -248,6 +248,12 @@ class Instance:
     def boxes_on_disk(self):
         return {path.name for path in self.state.glob("boxhost/boxes/*")}
 
+    def archives_on_disk(self):
+        return {path.name for path in self.state.glob("boxhost/archive/*")}
+
+    def box_folders(self):
+        return [*self.state.glob("boxhost/boxes/*"), *self.state.glob("boxhost/archive/*")]
+
     def box_cgroups(self):
         return {inner.name for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()}
 
@@ -277,7 +283,7 @@ class Instance:
         left += [f"mount {line}" for line in self.mounts()]
         left += [f"link {name}" for name in self.links()]
         left += [f"nft {line}" for line in self.tables()]
-        left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
+        left += [f"box folder {path}" for path in self.box_folders()]
         return left
 
     def box_leftovers(self, boxes_only=False):
@@ -286,7 +292,7 @@ class Instance:
         left = [] if boxes_only else [f"process {pid}: {command}" for pid, command in self.processes()]
         left += [f"cgroup {inner}" for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()]
         left += [f"link {name}" for name in self.links()]
-        left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
+        left += [f"box folder {path}" for path in self.box_folders()]
         return left
 
     @staticmethod
