@@ -24,7 +24,8 @@ struct host_options {
         const char *boxd;     /* the program that becomes PID 1 */
         const char *resolver; /* NULL: what /etc/resolv.conf says */
         uid_t server_uid;
-        size_t pool; /* prepared disks */
+        size_t pool;      /* prepared disks */
+        uint64_t reserve; /* bytes of the disk that boxes do not get; 0: computed */
         struct net_range subnet;
         struct net_range allow[NET_ALLOW_MAX];
         size_t allow_count;
@@ -68,6 +69,7 @@ struct box {
         int pidfd; /* -1 when dead */
         int disk;  /* the top of its file system, -1 when unknown (adopted boxes) or not limited */
         enum box_state state;
+        uint64_t withheld; /* blocks of its disk that it does not have for now (share.h) */
         struct box_size size;
         int64_t created_ms;
 };
@@ -92,6 +94,8 @@ struct host {
         struct features features;
         struct list boxes; /* struct box, sorted by id */
         size_t count;
+        int64_t shared_ms; /* when share_out last looked */
+        bool scarce;       /* all disks together promise more than there is */
 };
 
 /* Opens a folder below another, making it when it is missing. */

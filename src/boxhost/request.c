@@ -2,6 +2,7 @@
 
 #include "boxhost/archive.h"
 #include "boxhost/box.h"
+#include "boxhost/share.h"
 #include "boxhost/sys.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -137,6 +138,7 @@ static int make_box(struct op *o, bool restore, struct err *e)
         if (r < 0 || !b)
                 return r < 0 ? r : -EIO;
         o->result->created = b;
+        share_out(o->h);
         print_place(o->h, b, o->out);
         print_timings(&t, o->out);
         if (restore)
@@ -208,7 +210,11 @@ static int op_thaw(struct op *o, struct err *e)
         struct box *b;
         int r = find_box(o, &b, e);
 
-        return r < 0 ? r : box_freeze(o->h, b, false, e);
+        if (r == 0)
+                r = box_freeze(o->h, b, false, e);
+        if (r == 0)
+                share_out(o->h);
+        return r;
 }
 
 static void print_box(const struct host *h, const struct box *b, struct jw *w)

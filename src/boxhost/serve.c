@@ -3,6 +3,7 @@
 #include "boxhost/box.h"
 #include "boxhost/image_store.h"
 #include "boxhost/request.h"
+#include "boxhost/share.h"
 #include "boxhost/sys.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -256,18 +257,18 @@ static void restart_dns(struct loop *l)
         }
 }
 
-/* How long to wait for events: until the forwarder is due, or forever. */
+/* How long to wait for events: until the forwarder or a look at the disk is due, or forever. */
 static int patience(struct loop *l)
 {
         int64_t left;
 
         if (l->dns_at == 0)
-                return -1;
+                return share_due(l->h);
         left = l->dns_at - clock_ms();
         if (left > 0)
-                return (int) left;
+                return left < SHARE_TICK_MS ? (int) left : SHARE_TICK_MS;
         restart_dns(l);
-        return l->dns_at == 0 ? -1 : DNS_PAUSE_MS;
+        return SHARE_TICK_MS;
 }
 
 static void handle(struct loop *l, struct source *s)
@@ -403,6 +404,8 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
                         r = err_sys(e, -errno, "cannot wait for events");
                 if (n > 0)
                         handle(&l, ev.data.ptr);
+                if (share_due(h) == 0)
+                        share_out(h);
         }
         for (size_t i = 0; i < CONNS_MAX; i++)
                 closep(&l.conns[i].fd);

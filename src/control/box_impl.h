@@ -38,5 +38,7 @@ int coroutine_fn box_delete(struct control *c, const struct box_row *row, const 
 /* Why a box cannot be used now, in words that say what to do; also -ENOENT for one that is not the account's. */
 int box_explain(struct control *c, const char *account, const char *id, struct err *e);
 
+/* This process has changed the state of the box: a list of the driver's that is on its way may be older. */
+void box_changed(struct control *c, const char *id);
 /* Compares with the driver once more, soon: something went wrong in the middle. */
 void control_reconcile_soon(struct control *c);

@@ -52,6 +52,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         list_init(&c->queue);
         waitq_init(&c->capacity);
         waitq_init(&c->settled);
+        waitq_init(&c->life_wake);
         if (c->cfg.keep_ms <= 0)
                 c->cfg.keep_ms = 30 * DAY_MS;
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
@@ -85,6 +86,8 @@ void control_free(struct control *c)
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);
+        if (c->changed_meanwhile)
+                map_free(c->changed_meanwhile);
         free(c->origin);
         free(c);
 }

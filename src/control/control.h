@@ -53,7 +53,11 @@ struct control {
         struct waitq settled; /* a claim ended */
         struct coro *life;    /* freezes, archives and deletes what is unused */
         bool reconcile_soon;
-        struct list queue; /* callers that wait for capacity, in order */
+        struct waitq life_wake; /* reconcile_soon was set, or a claim ended meanwhile */
+        bool reconciling, reconcile_again;
+        struct map
+                *changed_meanwhile; /* ids whose state this process changed since the driver was asked for its list */
+        struct list queue;          /* callers that wait for capacity, in order */
         struct waitq capacity;
         bool reconciled; /* the driver's boxes and ours were compared since it came up */
         bool stopping;

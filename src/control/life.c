@@ -24,12 +24,16 @@
 void box_claim(struct control *c, const char *id, const char *why)
 {
         (void) map_put(c->claims, str_of(id), (void *) (uintptr_t) why);
+        box_changed(c, id);
 }
 
 void box_unclaim(struct control *c, const char *id)
 {
         (void) map_del(c->claims, str_of(id));
+        box_changed(c, id);
         waitq_wake_all(&c->settled);
+        if (c->reconcile_soon)
+                waitq_wake_all(&c->life_wake);
 }
 
 const char *box_claimed(struct control *c, const char *id)
@@ -53,17 +57,22 @@ int box_explain(struct control *c, const char *account, const char *id, struct e
                 return err_set(e, -ESTALE, "the box %s is %s: try again in a moment", id, claimed);
         if (b && b->ending)
                 return err_set(e, -ESTALE, "the box %s is being stopped", id);
-        if (cstr_eq(row.state, "running") || cstr_eq(row.state, "frozen") || cstr_eq(row.state, "starting"))
-                return err_set(e, -ESTALE,
-                               "the box %s is being checked after a restart of the server: try again in a moment", id);
-        if (row.restorable_until)
-                return err_set(e, -ESTALE,
-                               "the box %s does not run (%s%s%s): sandbox_start {restore: \"%s\"} brings it back with "
-                               "/work, until %s",
-                               id, row.state, row.why ? ": " : "", row.why ? row.why : "", id,
-                               rfc3339(row.restorable_until, at));
-        return err_set(e, -ESTALE, "the box %s does not run (%s%s%s): start another with sandbox_start", id, row.state,
-                       row.why ? ": " : "", row.why ? row.why : "");
+        if (cstr_eq(row.state, "running") || cstr_eq(row.state, "frozen") || cstr_eq(row.state, "starting")) {
+                if (c->reconciled)
+                        control_reconcile_soon(c);
+                r = err_set(e, -ESTALE,
+                            "the box %s is being checked after a restart of the server: try again in a moment", id);
+        } else if (row.restorable_until) {
+                r = err_set(e, -ESTALE,
+                            "the box %s does not run (%s%s%s): sandbox_start {restore: \"%s\"} brings it back with "
+                            "/work, until %s",
+                            id, row.state, row.why ? ": " : "", row.why ? row.why : "", id,
+                            rfc3339(row.restorable_until, at));
+        } else {
+                r = err_set(e, -ESTALE, "the box %s does not run (%s%s%s): start another with sandbox_start", id,
+                            row.state, row.why ? ": " : "", row.why ? row.why : "");
+        }
+        return r;
 }
 
 static int coroutine_fn thaw(struct control *c, struct box *b, struct err *e)
@@ -73,7 +82,8 @@ static int coroutine_fn thaw(struct control *c, struct box *b, struct err *e)
         b->moving = true;
         int r = c->driver->ops->thaw(c->driver, b->id, e);
         b->moving = false;
-        if (r == 0) {
+        box_changed(c, b->id);
+        if (r == 0 && !b->ending) {
                 b->frozen = false;
                 if (boxes_set_state(c->db, b->id, "running", NULL, NULL) < 0)
                         log_warning("box %s runs, which could not be recorded", b->id);
@@ -175,7 +185,8 @@ int coroutine_fn box_freeze(struct control *c, struct box *b, struct err *e)
         b->moving = true;
         int r = c->driver->ops->freeze(c->driver, b->id, e);
         b->moving = false;
-        if (r == 0) {
+        box_changed(c, b->id);
+        if (r == 0 && !b->ending) { /* else it ended by itself, or is being put away */
                 b->frozen = true;
                 (void) boxes_set_state(c->db, b->id, "frozen", FROZEN_WHY, NULL);
                 waitq_wake_all(&c->capacity); /* it may make room now */
@@ -304,11 +315,9 @@ static void coroutine_fn life_main(void *arg)
 {
         struct control *c = arg;
 
-        while (coro_sleep(tick_ms(c)) == 0 && !c->stopping) {
-                if (c->reconcile_soon && c->reconciled) {
-                        c->reconcile_soon = false;
+        while (waitq_wait(&c->life_wake, tick_ms(c)) != -ECANCELED && !c->stopping) {
+                if (c->reconcile_soon)
                         control_reconcile(c);
-                }
                 if (!c->reconciled)
                         continue;
                 look_at_all(c);

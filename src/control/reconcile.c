@@ -112,8 +112,8 @@ static int settle_row(const struct box_row *row, void *arg)
         const char *state = map_del(s->states, str_of(row->id));
         enum found found = found_of(state);
 
-        if (box_claimed(s->c, row->id))
-                return 0; /* a call is at it in this process */
+        if (box_claimed(s->c, row->id) || map_get(s->c->changed_meanwhile, str_of(row->id)))
+                return 0; /* a call is at it in this process, or was, and left it as it should be */
         if (cstr_eq(row->state, "starting")) {
                 /* Its start call never answered, so nobody knows it. */
                 if (state)
@@ -138,7 +138,7 @@ static int note_orphan(struct str key, void *value, void *arg)
         struct orphan_list *l = arg;
 
         (void) value;
-        if (map_get(l->c->claims, key))
+        if (map_get(l->c->claims, key) || map_get(l->c->changed_meanwhile, key))
                 return 0; /* being created right now: not ours to judge */
         l->ids = xrealloc(l->ids, (l->n + 1) * sizeof *l->ids);
         (void) snprintf(l->ids[l->n++], sizeof *l->ids, "%.*s", (int) key.n, key.p);
@@ -179,7 +179,7 @@ static void coroutine_fn put_back(struct control *c, const struct seen *s)
         }
 }
 
-void coroutine_fn control_reconcile(struct control *c)
+static void coroutine_fn compare(struct control *c)
 {
         struct seen s = { .c = c, .states = map_new() };
         struct err e = { 0 };
@@ -204,9 +204,32 @@ void coroutine_fn control_reconcile(struct control *c)
         waitq_wake_all(&c->settled);
 }
 
+void coroutine_fn control_reconcile(struct control *c)
+{
+        if (c->reconciling) {
+                c->reconcile_again = true;
+                return;
+        }
+        c->reconciling = true;
+        do {
+                c->reconcile_again = c->reconcile_soon = false;
+                c->changed_meanwhile = map_new();
+                compare(c);
+                map_free(steal_ptr(c->changed_meanwhile));
+        } while (c->reconcile_again && coro_check() == 0);
+        c->reconciling = false;
+}
+
+void box_changed(struct control *c, const char *id)
+{
+        if (c->changed_meanwhile)
+                (void) map_put(c->changed_meanwhile, str_of(id), c);
+}
+
 void control_reconcile_soon(struct control *c)
 {
         c->reconcile_soon = true;
+        waitq_wake_all(&c->life_wake);
 }
 
 void control_box_exited(const char *box, const char *how, void *arg)
@@ -214,9 +237,14 @@ void control_box_exited(const char *box, const char *how, void *arg)
         struct control *c = arg;
         struct box *b = map_get(c->boxes, str_of(box));
 
-        if (pool_box_ended(c->pool, box) || !b || b->ending)
+        if (pool_box_ended(c->pool, box))
+                return;
+        if (!b && box_claimed(c, box)) /* it is started right now, and nobody watches it yet */
+                c->reconcile_soon = true;
+        if (!b || b->ending)
                 return;
         log_warning("box %s ended by itself: %s", box, how);
+        box_changed(c, box);
         (void) boxes_end(c->db, box, "lost", how, wall_ms() + c->cfg.keep_ms, NULL);
         box_forget(c, box);
 }

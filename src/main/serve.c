@@ -240,11 +240,15 @@ static int boxhost_argv(struct server *s, char ***ret, struct err *e)
         const char *fixed[] = {
                 boxhost, "--state", real, "--boxd", boxd, "--fd", "3", "--log-level", s->o->level_name
         };
-        char **v = xcalloc(ARRAY_LEN(fixed) + 3 + 2 * EXTRA_MAX, sizeof *v);
+        char **v = xcalloc(ARRAY_LEN(fixed) + 5 + 2 * EXTRA_MAX, sizeof *v);
         for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
                 v[n++] = xstrdup(fixed[i]);
         v[n++] = xstrdup("--server-uid");
         v[n++] = xasprintf("%u", (unsigned) state_uid(s->o->state));
+        if (s->o->disk_reserve) {
+                v[n++] = xstrdup("--disk-reserve");
+                v[n++] = xasprintf("%llu", (unsigned long long) s->o->disk_reserve);
+        }
         for (size_t i = 0; i < s->o->allow_net_count; i++) {
                 v[n++] = xstrdup("--allow-net");
                 v[n++] = xstrdup(s->o->allow_net[i]);
