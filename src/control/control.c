@@ -61,6 +61,8 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         driver->on_images = images_changed;
         driver->arg = c;
         c->janitor = timer_start(JANITOR_MS, JANITOR_MS, janitor, c);
+        /* Boxes stop at the reserve, what they say at half of it; the rest is for records. */
+        objects_keep_free(objects, disk_reserve(c) / 2);
         life_start(c);
         *ret = c;
         return 0;

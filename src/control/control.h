@@ -150,7 +150,7 @@ void coroutine_fn life_stop(struct control *c);
 void life_write(struct jw *w, const struct control *c, const struct box_row *row);
 /* -ENOSPC when the machine's disk is down to its reserve. */
 int disk_has_room(struct control *c, struct err *e);
-int64_t disk_reserve_default(int64_t bytes); /* for a disk of that size */
+int64_t disk_reserve(const struct control *c); /* bytes */
 /* Compares the store with the driver after a (re)start of either: adopts, marks lost, removes orphans. */
 void coroutine_fn control_reconcile(struct control *c);
 
