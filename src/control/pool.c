@@ -81,7 +81,7 @@ static size_t goal(const struct pool *p)
 {
         int64_t left = control_boxes_max(p->c) - (int64_t) control_running(p->c);
 
-        if (p->stopping || p->c->stopping || left <= 0)
+        if (p->stopping || p->c->stopping || left <= 0 || disk_has_room(p->c, NULL) < 0)
                 return 0;
         return (int64_t) p->wanted < left ? p->wanted : (size_t) left;
 }
