@@ -70,7 +70,7 @@ static const char instructions[] = "Parallel Linux boxes to work in. sandbox_sta
                                    " into /work/<dest> (only what changed is sent; call it again after edits), "
                                    "sandbox_exec runs bash commands there,"
                                    " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) "
-                                   "brings files back, sandbox_stop ends the box."
+                                   "brings files back, sandbox_stop puts the box away."
                                    " Boxes are independent of each other and of this conversation: keep the ids, start "
                                    "several for parallel work, and find them"
                                    " again with sandbox_list. Every command needs a `note`: one sentence for the "
