@@ -121,6 +121,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .boxd = -1,
                             .dev = -1,
                             .ca = -1,
+                            .scarce = true, /* what an earlier boxhost told the boxes is not known */
                             .net = { .nl = -1 } };
         list_init(&h->boxes);
         h->disks.filler_sock = h->disks.dir = -1;

@@ -123,7 +123,7 @@ void share_out(struct host *h)
                 /* Written in the box, and not yet on the machine's disk: it is owed already. */
                 used = (uint64_t) (stats[n].f_blocks - stats[n].f_bfree) * (uint64_t) stats[n].f_bsize;
                 left -= min_size(left, used > backed ? used - backed : 0);
-                if (b->state == BOX_FROZEN)
+                if (b->state == BOX_FROZEN && h->scarce)
                         continue; /* it writes nothing, and is looked at again before it does */
                 list[n].free = (uint64_t) stats[n].f_bfree * (uint64_t) stats[n].f_bsize;
                 boxes[n++] = b;

@@ -237,7 +237,10 @@ static void coroutine_fn look_at(struct control *c, struct box *b)
                 box_drop(b);
                 if (!quiet || b->refs > 1)
                         return;
-                if (!over && box_freeze(c, b, &e) < 0 && e.code != -EBUSY)
+                int r = over ? 0 : box_freeze(c, b, &e);
+                if (r == -EOPNOTSUPP)
+                        c->cfg.freeze_ms = 0; /* never on this machine */
+                if (r < 0 && r != -EBUSY)
                         log_warning("box %s cannot be frozen: %s", b->id, err_text(&e));
         }
         if (over && b->refs == 1 && box_put_away(c, b, "it was not used for a while", &e) < 0)
