@@ -28,13 +28,13 @@ struct identity {
 
 struct control_config {
         const char *state_dir;
-        const char *origin; /* "http://127.0.0.1:7420": where links to ourselves point */
-        int64_t boxes_max;  /* running at once; 0: computed from the machine's memory */
-        size_t warm;        /* boxes that may stand ready; 0: none */
-        int64_t freeze_ms;         /* unused for so long, a box is frozen; 0: never */
-        int64_t archive_ms;        /* and for so long, archived; 0: never */
-        int64_t keep_ms;           /* an archive is deleted after */
-        int64_t disk_reserve;      /* bytes of the machine's disk that boxes do not get; 0: computed */
+        const char *origin;   /* "http://127.0.0.1:7420": where links to ourselves point */
+        int64_t boxes_max;    /* running at once; 0: computed from the machine's memory */
+        size_t warm;          /* boxes that may stand ready; 0: none */
+        int64_t freeze_ms;    /* unused for so long, a box is frozen; 0: never */
+        int64_t archive_ms;   /* and for so long, archived; 0: never */
+        int64_t keep_ms;      /* an archive is deleted after */
+        int64_t disk_reserve; /* bytes of the machine's disk that boxes do not get; 0: computed */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */

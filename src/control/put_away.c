@@ -222,12 +222,17 @@ int coroutine_fn box_restore(struct control *c, const struct identity *who, cons
                              bool *ret_work_only, struct err *e)
 {
         _cleanup_(box_row_done) struct box_row row = { 0 };
+        struct image_choice image;
         int r = boxes_get(c->db, who->account, id, &row, e);
 
         if (r == 0)
                 r = may_restore(c, &row, e);
         if (r == 0)
                 r = box_check_services(q->services, e);
+        if (r == 0 && q->image)
+                r = image_choose(c, q->image, &image, e);
+        if (r == 0)
+                r = may_restore(c, &row, e); /* again: the images had to be asked for */
         if (r == 0)
                 r = disk_has_room(c, e);
         if (r < 0)
@@ -235,10 +240,10 @@ int coroutine_fn box_restore(struct control *c, const struct identity *who, cons
         box_claim(c, id, "being brought back");
         r = box_take_slot(c, q, e);
         if (r == 0) {
-                const char *image = q->image && !cstr_eq(q->image, row.image) ? q->image : NULL;
+                const char *other = q->image && !cstr_eq(q->image, row.image) ? q->image : NULL;
 
                 update_row(&row, who, q);
-                r = bring_back(c, &row, image, ret_work_only, e);
+                r = bring_back(c, &row, other, ret_work_only, e);
                 c->starting--;
                 if (r == 0)
                         (void) box_new(c, id, row.account, 0);

@@ -146,7 +146,7 @@ def test_an_archive_of_a_full_box_comes_back_whole(server, small_disk):
     assert client.exec(box, "cd /work; md5sum -c sum; rm fill")["stdout"] == "numbers: OK\n"
 
 
-@pytest.mark.parametrize("path", ["/", "/tmp", "/var", "/home", "/etc", "/usr/local", "/run", "/run/lock", "/dev/shm"])
+@pytest.mark.parametrize("path", ["/", "/work", "/tmp", "/var", "/home", "/etc", "/usr/local", "/run", "/run/lock", "/dev/shm"])
 def test_every_writable_path_has_an_end(server, small_disk, path):
     """A box fills one path; the machine's disk and memory, and the other box, do not notice."""
     client = server.client()
@@ -166,7 +166,7 @@ def test_nothing_else_is_writable(server):
     client = server.client()
     box = client.start(size="small")
     found = client.exec(box, "awk '$4 ~ /^rw/ {print $2}' /proc/mounts")["stdout"].split()
-    disk_or_memory = {"/", "/usr", "/dev/shm", "/run"}
+    disk_or_memory = {"/", "/usr", "/work", "/dev/shm", "/run"}
     assert set(found) <= disk_or_memory | {"/proc", "/dev/pts", "/dev/mqueue", "/dev"}, found
     for path in ("/proc", "/dev/pts", "/dev/mqueue", "/dev"):
         assert client.exec(box, f"dd if=/dev/zero of={path}/fill bs=1M count=64")["exitCode"] != 0 or path == "/dev/mqueue"
