@@ -262,9 +262,17 @@ class Instance:
         for name in self.instance_names:
             for root in (CGROUPS, *CGROUPS.iterdir()) if CGROUPS.is_dir() else ():
                 if root.is_dir() and not root.is_symlink():
-                    found += [path for path in root.glob(f"*{name}*") if path.is_dir()]
-                    found += [path for path in root.glob(f"*/*{name}*") if path.is_dir()]
+                    found += [path for pattern in (f"*{name}*", f"*/*{name}*") for path in self._folders(root, pattern)]
         return sorted(set(found))
+
+    @staticmethod
+    def _folders(root, pattern):
+        """What matches, while groups of other instances come and go beside it."""
+        while True:
+            try:
+                return [path for path in root.glob(pattern) if path.is_dir()]
+            except FileNotFoundError:
+                continue
 
     def mounts(self):
         return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.base) in line]

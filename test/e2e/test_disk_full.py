@@ -107,6 +107,8 @@ def test_all_boxes_together_leave_the_reserve(server, small_disk):
     assert refused.is_error and "disk is nearly full" in refused.text and "MiB" in refused.text and "sandbox_stop" in refused.text, refused.text
     status, _, body = client.rest("POST", f"/v1/boxes/{quiet}/sync?dest=d", b"\0" * 1024)
     assert status == 507 and b"disk is nearly full" in body
+    told = client.exec(boxes[0], "dd if=/dev/zero of=/work/more bs=1M count=900 || true; dd if=/dev/zero of=/work/more2 bs=1M count=900")
+    assert told["exitCode"] != 0 and any("server's own disk" in why for why in told["denied"]), told.data
     # it survives a restart like that
     server.kill()
     server.start()

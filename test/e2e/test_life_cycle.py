@@ -66,7 +66,7 @@ def test_an_unused_box_is_frozen_and_any_use_thaws_it(new_server):
     server = new_server(arguments=SOON)
     client = server.client()
     box = client.start(size="small")
-    client.exec(box, "i=0; while :; do i=$((i+1)); echo $i > count; sleep 1; done", background=True)
+    client.exec(box, "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 1; done", background=True)
     frozen(client, box)
     row = rows(client)[box]
     assert "any use wakes it" in row["statusReason"]
