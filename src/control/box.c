@@ -273,8 +273,8 @@ static int coroutine_fn create_and_record(struct control *c, const struct identi
 }
 
 /* The request as it is written down: a value that the box is about to hold is in no text about it. */
-static int hide_secrets(struct control *c, const struct identity *who, struct box_request *r, char **goal, char **name,
-                        struct err *e)
+int box_hide_secrets(struct control *c, const struct identity *who, struct box_request *r, char **goal, char **name,
+                     struct err *e)
 {
         _cleanup_secrets_ struct secret_values values = { 0 };
         _cleanup_mask_ struct mask *mask = NULL;
@@ -287,8 +287,8 @@ static int hide_secrets(struct control *c, const struct identity *who, struct bo
                 ret = err_set(e, -EINVAL, "`services` must not hold the value of a secret");
         if (ret < 0)
                 return err_wrap(e, "nothing was started");
-        r->goal = *goal = mask_cstr(mask, r->goal);
-        r->name = *name = mask_cstr(mask, r->name);
+        r->goal = *goal = r->goal ? mask_cstr(mask, r->goal) : NULL;
+        r->name = *name = r->name ? mask_cstr(mask, r->name) : NULL;
         return 0;
 }
 
@@ -306,7 +306,7 @@ int coroutine_fn box_start(struct control *c, const struct identity *who, const 
                 return err_set(e, -EINVAL, "`size` must be small, medium or large, got \"%.40s\"", r->size);
         ret = box_check_services(r->services, e);
         if (ret == 0 && r->secrets)
-                ret = hide_secrets(c, who, r, &goal, &name, e);
+                ret = box_hide_secrets(c, who, r, &goal, &name, e);
         if (ret == 0)
                 ret = disk_has_room(c, e);
         if (ret == 0)

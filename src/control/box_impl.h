@@ -24,6 +24,9 @@ bool coroutine_fn box_make_room(struct control *c);
 int box_check_services(const struct json *services, struct err *e);
 /* What a box must know from its first moment on, also after it was restored. */
 int coroutine_fn box_declare(struct control *c, const char *box, const struct json *services, struct err *e);
+/* Takes the values of r->secrets out of its goal and name (*goal and *name: the caller's); -EINVAL for services. */
+int box_hide_secrets(struct control *c, const struct identity *who, struct box_request *r, char **goal, char **name,
+                     struct err *e);
 struct json *coroutine_fn box_unsaved(struct control *c, const struct box_row *row);
 
 #define FROZEN_WHY "it was not used for a while; any use wakes it"

@@ -3,6 +3,7 @@
  * follows. Whoever is killed in between leaves one of the states that control_reconcile settles.
  */
 #include "control/box_impl.h"
+#include "control/secrets.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -170,8 +171,8 @@ static int may_restore(struct control *c, const struct box_row *row, struct err 
 }
 
 /* From the archive to a running box with its services and its row; or back into the archive. */
-static int coroutine_fn bring_back(struct control *c, struct box_row *row, const char *image, bool *ret_work_only,
-                                   struct err *e)
+static int coroutine_fn bring_back(struct control *c, struct box_row *row, const struct json *secrets,
+                                   const char *image, bool *ret_work_only, struct err *e)
 {
         _cleanup_json_ struct json *services = NULL;
         int r = json_parse(row->services, strlen(row->services), &services, e);
@@ -188,7 +189,14 @@ static int coroutine_fn bring_back(struct control *c, struct box_row *row, const
         r = box_declare(c, row->id, services, e);
         if (r == 0)
                 r = boxes_restored(c->db, row, e);
+        /* After the row: copies of what a box that does not run was given are swept. */
+        if (r == 0 && secrets) {
+                r = secrets_give(c, row->account, row->id, secrets, e);
+                if (r < 0)
+                        (void) boxes_end(c->db, row->id, "archived", row->why, row->restorable_until, NULL);
+        }
         if (r < 0) {
+                box_secrets_end(c, row->id);
                 coro_shield();
                 if (c->driver->ops->archive(c->driver, row->id, NULL) < 0)
                         control_reconcile_soon(c);
@@ -218,9 +226,11 @@ static void update_row(struct box_row *row, const struct identity *who, const st
         replace(&row->agent_client, who->client[0] ? who->client : NULL);
 }
 
-int coroutine_fn box_restore(struct control *c, const struct identity *who, const char *id, const struct box_request *q,
-                             bool *ret_work_only, struct err *e)
+int coroutine_fn box_restore(struct control *c, const struct identity *who, const char *id,
+                             const struct box_request *asked, bool *ret_work_only, struct err *e)
 {
+        _cleanup_free_ char *goal = NULL, *name = NULL;
+        struct box_request known = *asked, *q = &known;
         _cleanup_(box_row_done) struct box_row row = { 0 };
         struct image_choice image;
         int r = boxes_get(c->db, who->account, id, &row, e);
@@ -229,6 +239,8 @@ int coroutine_fn box_restore(struct control *c, const struct identity *who, cons
                 r = may_restore(c, &row, e);
         if (r == 0)
                 r = box_check_services(q->services, e);
+        if (r == 0 && q->secrets)
+                r = box_hide_secrets(c, who, q, &goal, &name, e);
         if (r == 0 && q->image)
                 r = image_choose(c, q->image, &image, e);
         if (r == 0)
@@ -243,7 +255,7 @@ int coroutine_fn box_restore(struct control *c, const struct identity *who, cons
                 const char *other = q->image && !cstr_eq(q->image, row.image) ? q->image : NULL;
 
                 update_row(&row, who, q);
-                r = bring_back(c, &row, other, ret_work_only, e);
+                r = bring_back(c, &row, q->secrets, other, ret_work_only, e);
                 c->starting--;
                 if (r == 0)
                         (void) box_new(c, id, row.account, 0);

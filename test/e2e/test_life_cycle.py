@@ -253,6 +253,28 @@ def test_over_a_changed_image_work_comes_back_and_a_note_says_so(new_server):
     assert client.exec(box, "cat file; ls /var/gone; grep -c ^root: /etc/passwd")["stdout"].split() == ["kept", "1"]
 
 
+def test_secrets_are_gone_at_stop_and_given_again_only_when_asked(new_server):
+    server = new_server(arguments=NEVER)
+    client = server.client()
+    value = "s3cr3t-" + secrets.token_hex(12)
+    assert client.rest("PUT", "/v1/secrets/TOKEN", {"value": value})[0] in (200, 201, 204)
+    box = client.start(size="small", secrets=["TOKEN"])
+    assert client.exec(box, "echo ${#TOKEN}")["stdout"] == f"{len(value)}\n"
+    client.stop(box)
+    for path in (server.state / "boxhost" / "archive" / box).rglob("*"):
+        assert not path.is_file() or value.encode() not in path.read_bytes(), path
+    assert not restore(client, box).is_error
+    assert client.exec(box, "echo ${TOKEN-none}")["stdout"] == "none\n"
+    client.stop(box)
+    again = restore(client, box, goal=f"with {value} in it", secrets=["TOKEN"])
+    assert not again.is_error and value not in json.dumps(again.data), again.text
+    assert client.exec(box, "echo ${#TOKEN}; echo $TOKEN")["stdout"].split()[0] == str(len(value))
+    assert value not in client.exec(box, "echo $TOKEN")["stdout"]
+    client.stop(box)
+    refused = restore(client, box, secrets=["NO_SUCH"])
+    assert refused.is_error and "NO_SUCH" in refused.text and state(client, box) == "archived"
+
+
 def test_a_lost_box_can_be_restored(new_server):
     server = new_server(arguments=NEVER)
     client = server.client()
