@@ -47,6 +47,7 @@ struct box *box_new(struct control *c, const char *id, const char *account, int6
         (void) snprintf(b->account, sizeof b->account, "%s", account);
         b->refs = 1;
         b->used_at = loop_now();
+        b->used_wall = wall_ms();
         b->oom_kills = oom_kills;
         waitq_init(&b->changed);
         (void) map_put(c->boxes, str_of(b->id), b);
@@ -65,6 +66,7 @@ void box_drop(struct box *b)
 void box_touch(struct box *b)
 {
         b->used_at = loop_now();
+        b->used_wall = wall_ms();
         b->cpu_at = 0;
 }
 

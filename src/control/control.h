@@ -85,6 +85,7 @@ struct box {
         bool frozen;
         bool moving;              /* between frozen and running: wait for changed */
         int64_t used_at;          /* loop time of the last use; while somebody holds a reference it is in use */
+        int64_t used_wall;        /* the same as Unix time, for people */
         int64_t noted_at;         /* when that was last written to the row */
         int64_t cpu_seen, cpu_at; /* its processor time at the last look, and when; 0: not since its last use */
         int64_t oom_kills;        /* those that were told */

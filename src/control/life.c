@@ -212,6 +212,7 @@ static bool coroutine_fn is_quiet(struct control *c, struct box *b)
         if (spent <= (now - since) * WORK_USEC_PER_MS)
                 return true;
         b->used_at = now;
+        b->used_wall = wall_ms();
         return false;
 }
 
@@ -352,7 +353,7 @@ void life_write(struct jw *w, const struct control *c, const struct box_row *row
         char at[RFC3339_LEN];
 
         if (live && c->cfg.archive_ms > 0) {
-                int64_t used = b ? wall_ms() - (b->refs > 1 ? 0 : loop_now() - b->used_at) : row->used_at;
+                int64_t used = !b ? row->used_at : b->refs > 1 ? wall_ms() : b->used_wall;
 
                 jw_kstr(w, "stopsAt", rfc3339(used + c->cfg.archive_ms, at));
         }

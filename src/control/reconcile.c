@@ -53,6 +53,7 @@ static void adopt(struct control *c, const struct box_row *row, bool frozen)
 
                 b = box_new(c, row->id, row->account, row->oom_kills);
                 b->used_at = loop_now() - (idle > 0 ? idle : 0);
+                b->used_wall = row->used_at;
         } else if (b->moving) {
                 return; /* its state is being changed, and told, right now */
         }
