@@ -28,9 +28,9 @@
 /* What a half-made box holds; everything is let go of at the end, made or not. */
 struct making {
         struct box *box;
-        int dir, disk, listener, sync[2], ready[2], userns;
+        int dir, disk, layers, listener, sync[2], ready[2], userns;
         int mounts[NS_MOUNTS];
-        bool has_usr;
+        bool has_usr, plain, restore, renewed; /* plain: the disk is a folder, no mount */
         struct cg_join join;
         struct image image;
         int64_t mark;
@@ -46,8 +46,8 @@ static int64_t lap(struct making *m)
 
 static void close_all(struct making *m)
 {
-        int *const fds[] = { &m->dir,      &m->disk,     &m->listener, &m->sync[0],    &m->sync[1],
-                             &m->ready[0], &m->ready[1], &m->userns,   &m->image.lower };
+        int *const fds[] = { &m->dir,     &m->disk,     &m->layers,   &m->listener, &m->sync[0],
+                             &m->sync[1], &m->ready[0], &m->ready[1], &m->userns,   &m->image.lower };
 
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 if (*fds[i] >= 0)
@@ -146,17 +146,36 @@ static int start(struct host *h, struct making *m, const struct box_request *q, 
         return r;
 }
 
+static bool index_used(const struct host *h, unsigned index)
+{
+        list_for_each (it, &h->boxes)
+                if (list_entry(it, struct box, link)->index == index)
+                        return true;
+        return h->features.net && !net_index_is_free(index);
+}
+
+/* The index it had saves a restored box the mapping of its files' owners. */
+static bool take_old_index(struct host *h, struct making *m)
+{
+        if (!m->restore || index_used(h, m->box->owner))
+                return false;
+        m->box->index = m->box->owner;
+        if (!h->features.net || net_make(&h->net, m->box->index, m->box->pid, NULL) == 0)
+                return true;
+        m->box->index = UINT32_MAX;
+        return false;
+}
+
 /* The kernel hands out indices: an interface name exists once per machine. */
 static int take_index(struct host *h, struct making *m, struct err *e)
 {
+        if (take_old_index(h, m))
+                return 0;
         for (unsigned tries = 0, looked = 0; looked < NET_INDEX_MAX && tries < INDEX_TRIES; looked++) {
                 unsigned index = h->next_index;
-                bool used = false;
                 int r;
                 h->next_index = (h->next_index + 1) % NET_INDEX_MAX;
-                list_for_each (it, &h->boxes)
-                        used |= list_entry(it, struct box, link)->index == index;
-                if (used || (h->features.net && !net_index_is_free(index)))
+                if (index_used(h, index))
                         continue;
                 m->box->index = index;
                 if (!h->features.net)
@@ -173,10 +192,11 @@ static int overlay_part(struct making *m, const char *name, int lower, int *ret,
 {
         uid_t base = idmap_base(m->box->index);
         char work_name[16];
-        _cleanup_close_ int upper = openat(m->disk, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), work = -1;
+        int disk = m->layers >= 0 ? m->layers : m->disk;
+        _cleanup_close_ int upper = openat(disk, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), work = -1;
 
         snprintf(work_name, sizeof(work_name), "%s.work", name);
-        work = openat(m->disk, work_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        work = openat(disk, work_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (upper < 0 || work < 0 || fchown(upper, base, base) < 0)
                 return err_sys(e, -errno, "the box's disk is not usable");
         return mount_overlay(lower, upper, work, ret, e);
@@ -186,7 +206,8 @@ static int overlay_part(struct making *m, const char *name, int lower, int *ret,
 static int work_part(struct making *m, int *ret, struct err *e)
 {
         uid_t base = idmap_base(m->box->index);
-        _cleanup_close_ int work = openat(m->disk, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int disk = m->layers >= 0 ? m->layers : m->disk;
+        _cleanup_close_ int work = openat(disk, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
         if (work < 0 || fchown(work, base, base) < 0)
                 return err_sys(e, -errno, "the box's disk has no usable folder for /work");
@@ -202,8 +223,8 @@ static int make_overlays(struct host *h, struct making *m, int image, int usr, s
         r = mount_attach(image, "mnt/image", e);
         if (r == 0 && usr >= 0)
                 r = mount_attach(usr, "mnt/usr", e);
-        if (r == 0 && h->disks.limited)
-                r = mount_attach(m->disk, "mnt/disk", e);
+        if (r == 0 && (m->layers >= 0 || !m->plain))
+                r = mount_attach(m->layers >= 0 ? m->layers : m->disk, "mnt/disk", e);
         if (r == 0)
                 r = overlay_part(m, "root", image, &m->mounts[NS_ROOT], e);
         if (r == 0 && usr >= 0)
@@ -216,11 +237,25 @@ static int make_overlays(struct host *h, struct making *m, int image, int usr, s
         return r;
 }
 
+/* The disk of a box that had another index is looked at through a mapping; what lies on it stays as it is. */
+static int shift_owners(struct making *m, struct err *e)
+{
+        _cleanup_close_ int userns = -1;
+        int r;
+
+        if (m->box->owner == m->box->index)
+                return 0;
+        r = idmap_shift(m->box->owner, m->box->index, &userns, e);
+        return r < 0 ? r : idmap_clone_rw(m->disk, "", userns, &m->layers, e);
+}
+
 static int make_mounts(struct host *h, struct making *m, struct err *e)
 {
         _cleanup_close_ int image = -1, usr = -1;
         int r = idmap_clone(m->image.lower, "", m->userns, &image, e);
 
+        if (r == 0)
+                r = shift_owners(m, e);
         if (r == 0 && m->image.with_usr)
                 r = idmap_clone(AT_FDCWD, "/usr", m->userns, &usr, e);
         if (r == 0)
@@ -268,23 +303,93 @@ static int wait_ready(struct making *m, struct err *e)
         }
 }
 
-static int make(struct host *h, struct making *m, const struct box_request *q, struct box_timings *t, struct err *e)
+/* A fresh disk in a new folder, over the image asked for. */
+static int take_new(struct host *h, struct making *m, const struct box_request *q, struct err *e)
 {
+        int r = image_open(h->images_dir, q->image, h->skeleton, &m->image, e);
+
+        if (r < 0)
+                return r;
+        snprintf(m->box->image, sizeof(m->box->image), "%s", q->image);
+        image_identity(&m->image, m->box->lower);
+        m->plain = !h->disks.limited;
+        r = make_folder(h, m, e);
+        return r < 0 ? r : disk_take(&h->disks, q->size.disk, m->dir, &m->disk, e);
+}
+
+/* The very version that the disk was written over, when it is still there; else the image as it is now. */
+static int open_its_image(struct host *h, struct making *m, bool another, struct err *e)
+{
+        struct box *b = m->box;
+
+        if (!another && image_version_ok(b->skeleton) &&
+            image_open_version(h->images_dir, b->image, b->skeleton, &m->image, NULL) == 0)
+                return 0;
+        return image_open(h->images_dir, b->image, h->skeleton, &m->image, e);
+}
+
+/* The disk of an archive, which stays where it is; over another image than it had, only /work is kept of it. */
+static int take_archived(struct host *h, struct making *m, const struct box_request *q, struct err *e)
+{
+        char lower[IMAGE_IDENTITY_MAX];
+        int r = spec_read(h->archive_dir, q->id, m->box, e);
+
+        if (r < 0)
+                return r == -ENOENT ? err_set(e, r, "there is no archive of box %s", q->id) : r;
+        m->box->index = UINT32_MAX;
+        m->box->pid = 0;
+        if (q->image)
+                snprintf(m->box->image, sizeof(m->box->image), "%s", q->image);
+        r = open_its_image(h, m, q->image != NULL, e);
+        if (r < 0)
+                return r;
+        m->dir = openat(h->archive_dir, q->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (m->dir < 0)
+                return err_sys(e, -errno, "cannot open the archive of box %s", q->id);
+        r = disk_open(m->dir, &m->disk, &m->plain, e);
+        if (r < 0)
+                return err_wrap(e, "the archive of box %s", q->id);
+        image_identity(&m->image, lower);
+        m->renewed = strcmp(lower, m->box->lower) != 0;
+        memcpy(m->box->lower, lower, sizeof(lower));
+        return m->renewed ? disk_renew(m->disk, e) : 0;
+}
+
+static int take_place(struct host *h, struct making *m, const struct box_request *q, struct err *e)
+{
+        struct box *b = m->box;
         /* Until the record says so, only the lock tells that somebody needs this version of the image. */
         int r = image_lock(h->images_lock, false, e);
 
         if (r == 0)
-                r = image_open(h->images_dir, q->image, h->skeleton, &m->image, e);
-        if (r == 0)
-                r = make_folder(h, m, e);
-        if (r == 0)
-                r = disk_take(&h->disks, q->size.disk, m->dir, &m->disk, e);
-        if (r == 0 && h->disks.limited)
-                m->box->disk = openat(m->disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                r = m->restore ? take_archived(h, m, q, e) : take_new(h, m, q, e);
+        if (r < 0)
+                return r;
+        if (!m->plain)
+                b->disk = openat(m->disk, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        b->loop = b->disk >= 0 ? disk_loop(b->disk) : -1;
+        return 0;
+}
+
+/* A box is one once its folder, with its record in it, lies among the boxes. */
+static int move_in(struct host *h, struct making *m, struct err *e)
+{
+        int r = spec_write(m->dir, m->box, e);
+
+        if (r == 0 && renameat(h->archive_dir, m->box->id, h->boxes_dir, m->box->id) < 0)
+                r = err_sys(e, -errno, "cannot take box %s out of the archive", m->box->id);
+        return r;
+}
+
+static int make(struct host *h, struct making *m, const struct box_request *q, struct box_timings *t, struct err *e)
+{
+        int r = take_place(h, m, q, e);
+
         t->disk = lap(m);
-        if (r == 0)
-                r = cg_make(&h->cgroups, q->id, &(struct cg_limits){ q->size.cpus, q->size.memory, q->size.pids },
-                            &m->join, e);
+        if (r == 0) {
+                const struct box_size *s = &m->box->size;
+                r = cg_make(&h->cgroups, q->id, &(struct cg_limits){ s->cpus, s->memory, s->pids }, &m->join, e);
+        }
         t->cgroup = lap(m);
         if (r == 0)
                 r = make_listener(h, m, e);
@@ -293,6 +398,8 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
         t->clone = lap(m);
         if (r == 0)
                 r = take_index(h, m, e);
+        if (r == 0 && !m->restore)
+                m->box->owner = m->box->index;
         t->net = lap(m);
         if (r == 0)
                 r = idmap_give(m->box->pid, m->box->index, &m->userns, e);
@@ -306,12 +413,16 @@ static int make(struct host *h, struct making *m, const struct box_request *q, s
                 r = send_go(h, m, e);
         snprintf(m->box->skeleton, sizeof(m->box->skeleton), "%s", m->image.version);
         /* Told to go, the child needs boxhost no more: from here on the box exists, also when boxhost dies. */
-        if (r == 0)
+        if (r == 0 && !m->restore)
                 r = spec_write(m->dir, m->box, e);
-        image_unlock(h->images_lock);
+        if (!m->restore)
+                image_unlock(h->images_lock);
         t->record = lap(m);
         if (r == 0)
                 r = wait_ready(m, e);
+        if (r == 0 && m->restore)
+                r = move_in(h, m, e);
+        image_unlock(h->images_lock);
         t->ready = lap(m);
         return r;
 }
@@ -340,9 +451,9 @@ static void wait_empty(struct host *h, const char *id, int64_t until)
         }
 }
 
-/* Everything with this id, in an order that also works when parts are missing. pidfd and index may be unknown
- * (negative). */
-static int wipe(struct host *h, const char *id, int pidfd, int disk, int index, struct err *e)
+/* Everything with this id but its files, in an order that also works when parts are missing. pidfd and index may be
+ * unknown (negative). */
+static int end_all(struct host *h, const char *id, int pidfd, int disk, int index, struct err *e)
 {
         int64_t until = clock_ms() + END_TIMEOUT_MS;
         char name[BOX_ID_MAX + 8];
@@ -366,6 +477,15 @@ static int wipe(struct host *h, const char *id, int pidfd, int disk, int index, 
         snprintf(name, sizeof(name), "%s.sock", id);
         (void) unlinkat(h->sock_dir, name, 0);
         (void) unlinkat(h->run_dir, name, 0);
+        return failed;
+}
+
+static int wipe(struct host *h, const char *id, int pidfd, int disk, int index, struct err *e)
+{
+        int failed = end_all(h, id, pidfd, disk, index, e), r;
+
+        if (failed == -EBUSY) /* with processes left */
+                return failed;
         r = remove_tree(h->boxes_dir, id);
         if (r < 0)
                 failed = err_sys(e, r, "cannot remove the files of box %s", id);
@@ -376,13 +496,15 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
 {
         struct making m = { .dir = -1,
                             .disk = -1,
+                            .layers = -1,
                             .listener = -1,
                             .sync = { -1, -1 },
                             .ready = { -1, -1 },
                             .userns = -1,
                             .mounts = { -1, -1, -1, -1, -1 },
                             .join = { .v2_dir = -1 },
-                            .image = { .lower = -1 } };
+                            .image = { .lower = -1 },
+                            .restore = q->restore };
         int64_t begin = clock_us();
         struct box *b;
         int r;
@@ -390,19 +512,25 @@ int box_create(struct host *h, const struct box_request *q, struct box **ret, st
         if (host_find(h, q->id) || faccessat(h->boxes_dir, q->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return err_set(e, -EEXIST, "there is a box %s already", q->id);
         b = xcalloc(1, sizeof(*b));
-        b->pidfd = b->disk = -1;
+        b->pidfd = b->disk = b->loop = -1;
         b->index = UINT32_MAX;
         b->size = q->size;
         b->created_ms = wall_ms();
         snprintf(b->id, sizeof(b->id), "%s", q->id);
-        snprintf(b->image, sizeof(b->image), "%s", q->image);
         m.box = b;
         m.mark = begin;
         *t = (struct box_timings){ 0 };
-        r = make(h, &m, q, t, e);
+        if (!q->restore && faccessat(h->archive_dir, q->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                r = err_set(e, -EEXIST, "box %s is in the archive", q->id);
+        else
+                r = make(h, &m, q, t, e);
+        t->renewed = m.renewed;
         close_all(&m);
         if (r < 0) {
                 struct err undo = { 0 };
+                /* What an archive holds is worth writing. */
+                if (q->restore)
+                        closep(&b->disk);
                 if (wipe(h, b->id, b->pidfd, b->disk, b->index < NET_INDEX_MAX ? (int) b->index : -1, &undo) < 0)
                         log_error("after a failed start: %s", err_text(&undo));
                 closep(&b->pidfd);
@@ -426,7 +554,31 @@ int box_destroy(struct host *h, const char *id, struct box_rest *ret_rest, struc
         if (r < 0 || !b)
                 return r;
         if (ret_rest)
-                *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index };
+                *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index, .watch = -1 };
+        image_box_gone(h->images_dir, h->boxes_dir, h->images_lock, b->image, b->skeleton);
+        host_forget(h, b);
+        return 0;
+}
+
+int box_archive(struct host *h, const char *id, struct box_rest *ret_rest, struct err *e)
+{
+        _cleanup_close_ int dir = openat(h->boxes_dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct box *b = host_find(h, id);
+        int index, r;
+
+        if (!b && faccessat(h->archive_dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return 0;
+        if (!b || dir < 0)
+                return err_set(e, -ENOENT, "there is no box %s", id);
+        index = b->index < NET_INDEX_MAX ? (int) b->index : -1;
+        r = end_all(h, id, b->pidfd, -1, -1, e);
+        if (r < 0)
+                return r;
+        if (renameat(h->boxes_dir, id, h->archive_dir, id) < 0)
+                return err_sys(e, -errno, "cannot move box %s to the archive", id);
+        /* The names at least outlive a power cut; the disk itself is written by the kernel in its own time. */
+        (void) fsync(h->archive_dir);
+        *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index, .watch = disk_watch(dir) };
         image_box_gone(h->images_dir, h->boxes_dir, h->images_lock, b->image, b->skeleton);
         host_forget(h, b);
         return 0;

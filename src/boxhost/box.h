@@ -13,6 +13,7 @@
 
 struct box_request {
         const char *id, *image, *hostname;
+        bool restore; /* from its archive: image NULL means the one it had, and the size is the recorded one */
         struct box_size size;
         const char *env[BOX_ENV_MAX + 1]; /* "NAME=value", borrowed */
         size_t env_count;
@@ -20,6 +21,7 @@ struct box_request {
 
 struct box_timings { /* microseconds */
         int64_t disk, cgroup, clone, net, idmap, mounts, record, ready, total;
+        bool renewed; /* restored over another image: only /work is what it was */
 };
 
 bool box_id_ok(const char *id);
@@ -28,12 +30,22 @@ bool box_env_ok(const char *assignment);
 /* Puts each size within what this machine and a box can bear. */
 void box_size_clamp(struct box_size *s);
 
+/*
+ * With q->restore the box comes back from its archive: -ENOENT without one, -EBUSY while its disk is in use. Its folder
+ * moves back among the boxes as the last step, so a boxhost that dies before leaves the archive and what it ends on the
+ * next start.
+ */
 int box_create(struct host *h, const struct box_request *q, struct box **ret, struct box_timings *t, struct err *e);
 /*
  * Removes all traces of an id, whether or not a struct box exists for it; the box, if any, is forgotten. *ret_rest is
  * what then is left for a closer (it may be nothing); with ret_rest NULL all is done here.
  */
 int box_destroy(struct host *h, const char *id, struct box_rest *ret_rest, struct err *e);
+/*
+ * Ends everything of a box but its disk, which moves to the archive in one step; 0 for a box that is archived already.
+ * When it fails after its processes ended, the box is a dead one with its files.
+ */
+int box_archive(struct host *h, const char *id, struct box_rest *ret_rest, struct err *e);
 int box_freeze(struct host *h, struct box *b, bool frozen, struct err *e);
 /* After its PID 1 ended: the box becomes dead, and how is told ("exited 3", "killed 9", "unknown"). */
 void box_ended(struct host *h, struct box *b, char how[32]);

@@ -439,13 +439,15 @@ int cg_freeze(struct cgroups *c, const char *id, bool frozen, struct err *e)
 bool cg_is_frozen(struct cgroups *c, const char *id)
 {
         const struct cg_hierarchy *h;
+        uint64_t v = 0;
         _cleanup_close_ int dir = -1;
 
         if (c->has[CG_FREEZER] < 0)
                 return false;
         h = &c->layout.h[c->has[CG_FREEZER]];
         dir = openat(h->fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        return dir >= 0 && is_frozen(dir, h->v2);
+        /* What was asked for counts: it becomes so in a moment, when it is not yet. */
+        return dir >= 0 && sys_read_u64(dir, h->v2 ? "cgroup.freeze" : "freezer.self_freezing", &v) == 0 && v == 1;
 }
 
 static void read_memory(int dir, bool v2, struct cg_stats *s)

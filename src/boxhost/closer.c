@@ -1,5 +1,6 @@
 #include "boxhost/closer.h"
 
+#include "boxhost/disk.h"
 #include "boxhost/net.h"
 #include "boxhost/netlink.h"
 #include "boxhost/sys.h"
@@ -8,6 +9,8 @@
 #include <linux/netlink.h>
 #include <signal.h>
 #include <time.h>
+
+#define FREE_TRIES 20000 /* of 2 ms: what a machine needs to write a few GiB */
 
 struct order {
         struct box_rest rest;
@@ -24,6 +27,19 @@ struct ends {
         struct net net; /* nl is -1 without a network */
 };
 
+/* Unmounting writes what the box had not written yet. */
+static int wait_free(int watch)
+{
+        const struct timespec pause = { .tv_nsec = 2000000 };
+
+        for (int i = 0; i < FREE_TRIES; i++) {
+                if (disk_is_free(watch))
+                        return 0;
+                (void) nanosleep(&pause, NULL);
+        }
+        return -EBUSY;
+}
+
 static void *closer_main(void *arg)
 {
         struct ends ends = *(struct ends *) arg;
@@ -36,6 +52,13 @@ static void *closer_main(void *arg)
                         close(o.rest.disk);
                 if (o.rest.index >= 0 && ends.net.nl >= 0)
                         done.result = net_remove(&ends.net, (unsigned) o.rest.index, NULL);
+                if (o.rest.watch >= 0) {
+                        int r = wait_free(o.rest.watch);
+
+                        close(o.rest.watch);
+                        if (r < 0)
+                                done.result = r;
+                }
                 (void) !write(ends.out, &done, sizeof(done));
         }
         close(ends.in);

@@ -11,12 +11,15 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#define BOX_REST_NONE ((struct box_rest){ -1, -1, -1 })
+
 struct net;
 
 /* What is left of a box: -1 where there is nothing. */
 struct box_rest {
         int disk;  /* a descriptor whose last close unmounts */
         int index; /* of an interface */
+        int watch; /* of a disk that must be free before this is over (disk_watch) */
 };
 
 struct closer {

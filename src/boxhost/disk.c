@@ -13,6 +13,7 @@
 #include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -86,6 +87,10 @@ static int mount_file(int dir, const char *name, int *ret, struct err *e)
 
         if (file < 0)
                 return err_sys(e, -errno, "cannot open the disk %s", name);
+        /* The loop device keeps this very open file, and with it the lock, for as long as the disk is mounted: whatever
+         * process dies when, nobody mounts it a second time. */
+        if (flock(file, LOCK_EX | LOCK_NB) < 0)
+                return err_set(e, errno == EWOULDBLOCK ? -EBUSY : -errno, "the disk is still in use");
         r = attach_loop(file, device, &loop, e);
         if (r < 0)
                 return r;
@@ -347,6 +352,51 @@ int disk_take(struct disk_pool *p, uint64_t size, int box_dir, int *ret, struct 
         }
         *ret = d.mount;
         return 0;
+}
+
+int disk_open(int box_dir, int *ret, bool *ret_plain, struct err *e)
+{
+        int fd = openat(box_dir, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+        *ret_plain = fd >= 0;
+        if (fd < 0)
+                return mount_file(box_dir, DISK_FILE, ret, e);
+        *ret = fd;
+        return 0;
+}
+
+int disk_watch(int box_dir)
+{
+        return openat(box_dir, DISK_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+bool disk_is_free(int watch)
+{
+        if (flock(watch, LOCK_EX | LOCK_NB) < 0)
+                return errno != EWOULDBLOCK;
+        (void) flock(watch, LOCK_UN); /* a child that was forked meanwhile may hold a copy for a moment */
+        return true;
+}
+
+int disk_renew(int disk, struct err *e)
+{
+        /* "work" is not a layer: it stays. */
+        static const char *const layers[] = { "root", "root.work", "usr", "usr.work" };
+
+        for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+                int r = remove_tree(disk, layers[i]);
+
+                if (r < 0)
+                        return err_sys(e, r, "cannot remove the layer %s of the disk", layers[i]);
+        }
+        return make_folders(disk, e);
+}
+
+int disk_loop(int disk)
+{
+        struct stat st;
+
+        return fstat(disk, &st) == 0 && major(st.st_dev) == LOOP_MAJOR ? (int) minor(st.st_dev) : -1;
 }
 
 static void filler_main(const struct disk_pool *p, int sock, pid_t parent) __attribute__((noreturn));

@@ -41,6 +41,21 @@ void disk_pool_close(struct disk_pool *p);
  * folder box_dir/root) holds the folders root, root.work, usr and usr.work.
  */
 int disk_take(struct disk_pool *p, uint64_t size, int box_dir, int *ret, struct err *e);
+/*
+ * The disk that a box has in box_dir already: *ret is its detached mount, or box_dir/root (then *ret_plain). -EBUSY
+ * while it is still mounted elsewhere: one file is never mounted twice.
+ */
+int disk_open(int box_dir, int *ret, bool *ret_plain, struct err *e);
+/* An open file by which disk_is_free tells that nothing has the disk mounted any more; -1 for a plain folder. */
+int disk_watch(int box_dir);
+bool disk_is_free(int watch);
+/*
+ * Empties a disk but for the folder /work of its box, which keeps its files: for a root whose lower layer is another
+ * one. Any number of calls, each broken off anywhere, end in the same.
+ */
+int disk_renew(int disk, struct err *e);
+/* Number of the loop device below a disk, -1 without one; disk is a descriptor in it. */
+int disk_loop(int disk);
 /* The content is worth nothing any more: what is not written yet never will be. disk is a descriptor in it, or -1. */
 void disk_abandon(int disk);
 /* Starts the filler when disks are missing; call disk_arrived when filler_sock is readable. */

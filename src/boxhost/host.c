@@ -112,6 +112,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .poll = -1,
                             .own = -1,
                             .boxes_dir = -1,
+                            .archive_dir = -1,
                             .pool_dir = -1,
                             .images_dir = -1,
                             .sock_dir = -1,
@@ -123,6 +124,7 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                             .launch = -1,
                             .ca = -1,
                             .wire = -1,
+                            .scarce = true, /* what an earlier boxhost told the boxes is not known */
                             .net = { .nl = -1 } };
         list_init(&h->boxes);
         h->disks.filler_sock = h->disks.dir = -1;
@@ -151,6 +153,8 @@ int host_open_state(struct host *h, const struct host_options *options, struct e
                 r = read_instance(h, e);
         if (r == 0)
                 r = host_open_made(h->own, "boxes", 0711, &h->boxes_dir, e);
+        if (r == 0)
+                r = host_open_made(h->own, "archive", 0700, &h->archive_dir, e);
         if (r == 0)
                 r = host_open_made(h->own, "pool", 0700, &h->pool_dir, e);
         if (r == 0)
@@ -268,9 +272,9 @@ int host_prepare(struct host *h, struct err *e)
 
 void host_close(struct host *h)
 {
-        int *const fds[] = { &h->own,     &h->boxes_dir,   &h->pool_dir, &h->images_dir, &h->sock_dir,
-                             &h->run_dir, &h->lock,        &h->boxd,     &h->dev,        &h->launch,
-                             &h->ca,      &h->images_lock, &h->wire };
+        int *const fds[] = { &h->own,      &h->boxes_dir, &h->archive_dir, &h->pool_dir, &h->images_dir,
+                             &h->sock_dir, &h->run_dir,   &h->lock,        &h->boxd,     &h->dev,
+                             &h->launch,   &h->ca,        &h->images_lock, &h->wire };
 
         dns_stop(&h->dns);
         closer_stop(&h->closer);

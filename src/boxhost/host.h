@@ -24,7 +24,8 @@ struct host_options {
         const char *boxd;     /* the program that becomes PID 1 */
         const char *resolver; /* NULL: what /etc/resolv.conf says */
         uid_t server_uid;
-        size_t pool; /* prepared disks */
+        size_t pool;      /* prepared disks */
+        uint64_t reserve; /* bytes of the disk that boxes do not get; 0: computed */
         struct net_range subnet;
         struct net_range allow[NET_ALLOW_MAX];
         size_t allow_count;
@@ -59,12 +60,16 @@ struct box {
         char id[BOX_ID_MAX + 1];
         char image[IMAGE_NAME_MAX + 1];
         char skeleton[IMAGE_SKELETON_MAX];
+        char lower[IMAGE_IDENTITY_MAX]; /* which lower layer its disk belongs to */
         unsigned index;
+        unsigned owner; /* the index whose user ids lie on its disk: not its own after some restores */
+        int loop;       /* number of its disk's loop device, -1 without one */
         pid_t pid;
         uint64_t start_time;
         int pidfd; /* -1 when dead */
         int disk;  /* the top of its file system, -1 when unknown (adopted boxes) or not limited */
         enum box_state state;
+        uint64_t withheld; /* blocks of its disk that it does not have for now (share.h) */
         struct box_size size;
         int64_t created_ms;
         char *names; /* declared ones, each ended by a NUL; NULL: none */
@@ -76,7 +81,7 @@ struct host {
         int poll;         /* of the request loop, -1 before it runs */
         char folder[512]; /* absolute path of the state folder */
         int own;          /* DIR/boxhost; also the working folder */
-        int boxes_dir, pool_dir, images_dir, sock_dir, run_dir;
+        int boxes_dir, archive_dir, pool_dir, images_dir, sock_dir, run_dir;
         int lock, images_lock;
         char instance[INSTANCE_LEN + 1];
         int boxd, dev, launch, ca;
@@ -92,6 +97,8 @@ struct host {
         struct features features;
         struct list boxes; /* struct box, sorted by id */
         size_t count;
+        int64_t shared_ms; /* when share_out last looked */
+        bool scarce;       /* all disks together promise more than there is */
 };
 
 /* Opens a folder below another, making it when it is missing. */

@@ -19,5 +19,12 @@ static inline uid_t idmap_base(unsigned index)
 
 /* Writes uid_map and gid_map of a process that waits in a new user namespace, and opens that namespace. */
 int idmap_give(pid_t pid, unsigned index, int *ret_userns, struct err *e);
+/*
+ * A user namespace, held by its descriptor alone, in which the range of one index appears as that of another; root
+ * stays root. Forks a child and waits for it.
+ */
+int idmap_shift(unsigned from, unsigned to, int *ret_userns, struct err *e);
 /* Clones the mount at path (or of the descriptor, with an empty path), idmapped and not attached anywhere. */
 int idmap_clone(int dirfd, const char *path, int userns, int *ret_mount, struct err *e);
+/* The same, writable: for a box's own layer. */
+int idmap_clone_rw(int dirfd, const char *path, int userns, int *ret_mount, struct err *e);

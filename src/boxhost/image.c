@@ -185,6 +185,19 @@ int image_set_default(int images, const char *name, struct err *e)
         return file_write_atomic(images, DEFAULT_FILE, name, strlen(name), 0644, e);
 }
 
+void image_identity(const struct image *image, char ret[static IMAGE_IDENTITY_MAX])
+{
+        struct statx st = { 0 };
+
+        /* A name can come back with other files behind it: the folder's birth tells. A skeleton's name is made of what
+         * is in it. */
+        if (image->with_usr || statx(image->lower, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
+                snprintf(ret, IMAGE_IDENTITY_MAX, "%s", image->version);
+        else
+                snprintf(ret, IMAGE_IDENTITY_MAX, "%s:%" PRIu64 ":%" PRId64 ".%u", image->version,
+                         (uint64_t) st.stx_ino, (int64_t) st.stx_btime.tv_sec, st.stx_btime.tv_nsec);
+}
+
 void image_host_sweep(int images, bool (*used)(const char *version, void *arg), void *arg)
 {
         _cleanup_close_ int host = openat(images, IMAGE_HOST, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

@@ -15,6 +15,7 @@
 #define IMAGE_NAME_MAX 64
 #define IMAGE_SKELETON_MAX 32
 #define IMAGE_HOST "host"
+#define IMAGE_IDENTITY_MAX 96
 
 struct image {
         int lower;                        /* the root folder's descriptor, owned */
@@ -36,6 +37,11 @@ int image_current(int images, const char *name, char version[IMAGE_SKELETON_MAX]
 /* The image of a box that names none: what image_set_default wrote, if it can be opened, else `host`. */
 void image_default(int images, char ret[IMAGE_NAME_MAX + 1]);
 int image_set_default(int images, const char *name, struct err *e);
+/*
+ * Names what a box's own layer lies over: the same text means the same lower files. A disk that was written over other
+ * ones must not be put over these: an overlay of another lower layer is undefined.
+ */
+void image_identity(const struct image *image, char ret[static IMAGE_IDENTITY_MAX]);
 /* Removes skeletons for which used() says no. */
 void image_host_sweep(int images, bool (*used)(const char *version, void *arg), void *arg);
 /* Calls fn for each image that could be opened, `host` first, then by name. */

@@ -23,7 +23,8 @@
 
 static const char usage[] =
         "boxhost --state DIR --server-uid UID --boxd PATH (--fd 3 | --listen SOCKET [--peer-uid UID])\n"
-        "        [--subnet 198.18.0.0/16] [--allow-net CIDR]… [--resolver ADDR] [--pool N] [--log-level LEVEL]\n"
+        "        [--subnet 198.18.0.0/16] [--allow-net CIDR]… [--resolver ADDR] [--pool N] [--disk-reserve BYTES]\n"
+        "        [--log-level LEVEL]\n"
         "boxhost --cleanup --state DIR      destroys all boxes of DIR and removes every trace on the machine\n"
         "boxhost --features                 prints what this machine can do for boxes, as JSON\n"
         "boxhost --images … --state DIR     what `parallelsandbox image` is: build, list, rm, default\n";
@@ -46,6 +47,7 @@ enum option_code {
         O_ALLOW,
         O_RESOLVER,
         O_POOL,
+        O_RESERVE,
         O_LEVEL,
         O_CLEANUP,
         O_FEATURES,
@@ -54,14 +56,23 @@ enum option_code {
 };
 
 static const struct option long_options[] = {
-        { "state", required_argument, NULL, O_STATE },       { "server-uid", required_argument, NULL, O_UID },
-        { "boxd", required_argument, NULL, O_BOXD },         { "fd", required_argument, NULL, O_FD },
-        { "listen", required_argument, NULL, O_LISTEN },     { "peer-uid", required_argument, NULL, O_PEER },
-        { "subnet", required_argument, NULL, O_SUBNET },     { "allow-net", required_argument, NULL, O_ALLOW },
-        { "resolver", required_argument, NULL, O_RESOLVER }, { "pool", required_argument, NULL, O_POOL },
-        { "log-level", required_argument, NULL, O_LEVEL },   { "cleanup", no_argument, NULL, O_CLEANUP },
-        { "features", no_argument, NULL, O_FEATURES },       { "help", no_argument, NULL, O_HELP },
-        { "version", no_argument, NULL, O_VERSION },         { NULL, 0, NULL, 0 },
+        { "state", required_argument, NULL, O_STATE },
+        { "server-uid", required_argument, NULL, O_UID },
+        { "boxd", required_argument, NULL, O_BOXD },
+        { "fd", required_argument, NULL, O_FD },
+        { "listen", required_argument, NULL, O_LISTEN },
+        { "peer-uid", required_argument, NULL, O_PEER },
+        { "subnet", required_argument, NULL, O_SUBNET },
+        { "allow-net", required_argument, NULL, O_ALLOW },
+        { "resolver", required_argument, NULL, O_RESOLVER },
+        { "pool", required_argument, NULL, O_POOL },
+        { "disk-reserve", required_argument, NULL, O_RESERVE },
+        { "log-level", required_argument, NULL, O_LEVEL },
+        { "cleanup", no_argument, NULL, O_CLEANUP },
+        { "features", no_argument, NULL, O_FEATURES },
+        { "help", no_argument, NULL, O_HELP },
+        { "version", no_argument, NULL, O_VERSION },
+        { NULL, 0, NULL, 0 },
 };
 
 static int number(const char *text, uint64_t max, uint64_t *ret)
@@ -132,6 +143,9 @@ static int take_option(struct command *c, int code, const char *text)
         case O_POOL:
                 r = number(text, DISK_POOL_MAX, &v);
                 c->host.pool = (size_t) v;
+                break;
+        case O_RESERVE:
+                r = number(text, 1ULL << 50, &c->host.reserve);
                 break;
         case O_SUBNET:
                 r = take_subnet(c, text);

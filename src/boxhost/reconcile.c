@@ -1,5 +1,6 @@
 #include "boxhost/reconcile.h"
 
+#include "boxhost/archive.h"
 #include "boxhost/box.h"
 #include "boxhost/image_store.h"
 #include "boxhost/state.h"
@@ -76,7 +77,7 @@ static void adopt(struct host *h, const char *name)
                 return;
         }
         b = xcalloc(1, sizeof(*b));
-        b->pidfd = b->disk = -1;
+        b->pidfd = b->disk = b->loop = -1;
         r = spec_read(h->boxes_dir, name, b, &e);
         if (r == -ENOENT) {
                 freep(&b);
@@ -189,6 +190,7 @@ int reconcile(struct host *h, struct err *e)
 {
         (void) e;
         each_name(h->boxes_dir, adopt, h);
+        archive_sweep(h, false);
         sweep_cgroups(h);
         sweep_interfaces(h);
         each_name(h->sock_dir, drop_socket, h);
@@ -213,6 +215,7 @@ int reconcile_cleanup(struct host *h, struct err *e)
         }
         sweep_cgroups(h);
         sweep_interfaces(h);
+        archive_sweep(h, true);
         net_rules_remove(h->instance);
         cgroups_destroy(&h->cgroups);
         sysctl_restore(h->instance);

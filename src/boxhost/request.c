@@ -1,6 +1,8 @@
 #include "boxhost/request.h"
 
+#include "boxhost/archive.h"
 #include "boxhost/box.h"
+#include "boxhost/share.h"
 #include "boxhost/sys.h"
 #include "boxhost/wire.h"
 #include "base/json.h"
@@ -12,6 +14,7 @@
 #include <string.h>
 
 #define LIST_BYTES 60000 /* leaves room in a message of 64 KiB */
+#define ARCHIVES_A_PAGE 500
 #define GIB (1ULL << 30)
 
 struct op {
@@ -77,7 +80,7 @@ static int read_request(struct op *o, struct box_request *q, char default_image[
         if (r < 0)
                 return r;
         image_default(o->h->images_dir, default_image);
-        q->image = json_get_str(o->in, "image", default_image);
+        q->image = json_get_str(o->in, "image", q->restore ? NULL : default_image);
         q->hostname = json_get_str(o->in, "hostname", q->id);
         if (!box_hostname_ok(q->hostname))
                 return err_set(e, -EINVAL, "`hostname` must be 1 to 63 letters, digits or hyphens");
@@ -119,16 +122,16 @@ static void print_timings(const struct box_timings *t, struct jw *w)
         jw_end(w);
 }
 
-static int op_create(struct op *o, struct err *e)
+static int make_box(struct op *o, bool restore, struct err *e)
 {
-        struct box_request q = { 0 };
+        struct box_request q = { .restore = restore };
         struct box_timings t;
         char default_image[IMAGE_NAME_MAX + 1];
         struct box *b = NULL;
         int r = read_request(o, &q, default_image, e);
 
         if (r == 0) {
-                o->result->refill = true;
+                o->result->refill = !restore;
                 r = box_create(o->h, &q, &b, &t, e);
         }
         for (size_t i = 0; i < q.env_count; i++)
@@ -136,9 +139,22 @@ static int op_create(struct op *o, struct err *e)
         if (r < 0 || !b)
                 return r < 0 ? r : -EIO;
         o->result->created = b;
+        share_out(o->h);
         print_place(o->h, b, o->out);
         print_timings(&t, o->out);
+        if (restore)
+                jw_kbool(o->out, "renewed", t.renewed);
         return 0;
+}
+
+static int op_create(struct op *o, struct err *e)
+{
+        return make_box(o, false, e);
+}
+
+static int op_restore(struct op *o, struct err *e)
+{
+        return make_box(o, true, e);
 }
 
 static int op_destroy(struct op *o, struct err *e)
@@ -146,7 +162,40 @@ static int op_destroy(struct op *o, struct err *e)
         const char *id;
         int r = need_box(o, &id, e);
 
+        if (r == 0)
+                r = archive_delete(o->h, id, e);
         return r < 0 ? r : box_destroy(o->h, id, &o->result->rest, e);
+}
+
+static int op_archive(struct op *o, struct err *e)
+{
+        const char *id;
+        int r = need_box(o, &id, e);
+
+        return r < 0 ? r : box_archive(o->h, id, &o->result->rest, e);
+}
+
+static void print_archive(const struct archive *a, void *arg)
+{
+        struct op *o = arg;
+
+        jw_obj(o->out);
+        jw_kstr(o->out, "box", a->id);
+        jw_kint(o->out, "bytes", a->bytes);
+        jw_end(o->out);
+}
+
+static int op_archives(struct op *o, struct err *e)
+{
+        char next[BOX_ID_MAX + 1];
+        int r;
+
+        jw_karr(o->out, "archives");
+        r = archive_each(o->h, json_get_str(o->in, "after", ""), ARCHIVES_A_PAGE, print_archive, o, next, e);
+        jw_end(o->out);
+        if (r == 0 && next[0])
+                jw_kstr(o->out, "next", next);
+        return r;
 }
 
 static int op_freeze(struct op *o, struct err *e)
@@ -162,7 +211,11 @@ static int op_thaw(struct op *o, struct err *e)
         struct box *b;
         int r = find_box(o, &b, e);
 
-        return r < 0 ? r : box_freeze(o->h, b, false, e);
+        if (r == 0)
+                r = box_freeze(o->h, b, false, e);
+        if (r == 0)
+                share_out(o->h);
+        return r;
 }
 
 static void print_box(const struct host *h, const struct box *b, struct jw *w)
@@ -323,9 +376,10 @@ static const struct {
         const char *name;
         int (*run)(struct op *o, struct err *e);
 } ops[] = {
-        { "hello", op_hello }, { "create", op_create }, { "destroy", op_destroy }, { "freeze", op_freeze },
-        { "thaw", op_thaw },   { "list", op_list },     { "stats", op_stats },     { "images", op_images },
-        { "wire", op_wire },   { "names", op_names },
+        { "hello", op_hello },     { "create", op_create },   { "destroy", op_destroy },   { "freeze", op_freeze },
+        { "thaw", op_thaw },       { "list", op_list },       { "stats", op_stats },       { "images", op_images },
+        { "archive", op_archive }, { "restore", op_restore }, { "archives", op_archives }, { "wire", op_wire },
+        { "names", op_names },
 };
 
 static int run(struct op *o, struct err *e)
@@ -361,7 +415,7 @@ void request_answer(struct host *h, const char *p, size_t n, struct buf *out, st
         struct op o = { .h = h, .out = &w, .result = ret };
         int r = json_parse(p, n, &in, &e);
 
-        *ret = (struct request_result){ .rest = { -1, -1 }, .handed = -1 };
+        *ret = (struct request_result){ .rest = BOX_REST_NONE, .handed = -1 };
         begin(&w, out, in);
         if (r == 0 && json_type(in) != JSON_OBJECT)
                 r = err_set(&e, -EINVAL, "a request must be an object");

@@ -3,6 +3,7 @@
 #include "boxhost/box.h"
 #include "boxhost/image_store.h"
 #include "boxhost/request.h"
+#include "boxhost/share.h"
 #include "boxhost/sys.h"
 #include "boxhost/wire.h"
 #include "base/clock.h"
@@ -147,6 +148,7 @@ static void say_later(struct loop *l, struct conn *c, struct buf *answer, const 
         p->fd = c->fd;
         if (closer_give(&l->h->closer, rest, p->ticket) < 0) {
                 closep(&rest->disk); /* the interface goes with the next start, if not before by itself */
+                closep(&rest->watch);
                 say(l, c, answer);
                 freep(&p);
                 return;
@@ -163,7 +165,7 @@ static void say_closed(struct loop *l)
 
         while (closer_done(&l->h->closer, &ticket, &result) == 0) {
                 if (result < 0)
-                        log_error("the interface of a destroyed box stays: %s", strerror(-result));
+                        log_error("the interface or the disk of an ended box stays: %s", strerror(-result));
                 list_for_each_safe (it, &l->pending) {
                         struct pending *p = list_entry(it, struct pending, link);
                         if (p->ticket != ticket)
@@ -193,7 +195,7 @@ static void take_request(struct loop *l, struct conn *c)
         request_answer(l->h, in, (size_t) n, &out, &result);
         if (result.created)
                 watch(l, result.created->pidfd, &result.created->source);
-        if (result.rest.disk >= 0 || result.rest.index >= 0)
+        if (result.rest.disk >= 0 || result.rest.index >= 0 || result.rest.watch >= 0)
                 say_later(l, c, &out, &result.rest);
         else if (result.handed >= 0)
                 hand(l, c, &out, result.handed);
@@ -269,18 +271,18 @@ static void restart_dns(struct loop *l)
         }
 }
 
-/* How long to wait for events: until the forwarder is due, or forever. */
+/* How long to wait for events: until the forwarder or a look at the disk is due, or forever. */
 static int patience(struct loop *l)
 {
         int64_t left;
 
         if (l->dns_at == 0)
-                return -1;
+                return share_due(l->h);
         left = l->dns_at - clock_ms();
         if (left > 0)
-                return (int) left;
+                return left < SHARE_TICK_MS ? (int) left : SHARE_TICK_MS;
         restart_dns(l);
-        return l->dns_at == 0 ? -1 : DNS_PAUSE_MS;
+        return SHARE_TICK_MS;
 }
 
 static void handle(struct loop *l, struct source *s)
@@ -416,6 +418,8 @@ int serve(struct host *h, const struct serve_options *o, struct err *e)
                         r = err_sys(e, -errno, "cannot wait for events");
                 if (n > 0)
                         handle(&l, ev.data.ptr);
+                if (share_due(h) == 0)
+                        share_out(h);
         }
         for (size_t i = 0; i < CONNS_MAX; i++)
                 closep(&l.conns[i].fd);

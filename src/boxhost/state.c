@@ -30,7 +30,10 @@ static int spec_print(const struct box *b, struct buf *out)
         jw_kstr(&w, "box", b->id);
         jw_kstr(&w, "image", b->image);
         jw_kstr(&w, "skeleton", b->skeleton);
+        jw_kstr(&w, "lower", b->lower);
         jw_kint(&w, "index", b->index);
+        jw_kint(&w, "owner", b->owner);
+        jw_kint(&w, "loop", b->loop);
         jw_kint(&w, "pid", b->pid);
         jw_kint(&w, "startTime", (int64_t) b->start_time);
         jw_kstr(&w, "boot", state_boot_id());
@@ -87,7 +90,10 @@ int spec_read(int boxes_dir, const char *id, struct box *ret, struct err *e)
         snprintf(ret->id, sizeof(ret->id), "%s", id);
         snprintf(ret->image, sizeof(ret->image), "%s", json_get_str(j, "image", "host"));
         snprintf(ret->skeleton, sizeof(ret->skeleton), "%s", json_get_str(j, "skeleton", ""));
+        snprintf(ret->lower, sizeof(ret->lower), "%s", json_get_str(j, "lower", ""));
         ret->index = (unsigned) json_get_int(j, "index", 0) % NET_INDEX_MAX;
+        ret->owner = (unsigned) json_get_int(j, "owner", ret->index) % NET_INDEX_MAX;
+        ret->loop = (int) json_get_int(j, "loop", -1);
         ret->start_time = (uint64_t) json_get_int(j, "startTime", 0);
         ret->created_ms = json_get_int(j, "createdAt", 0);
         ret->pid = cstr_eq(json_get_str(j, "boot", ""), state_boot_id()) ? (pid_t) json_get_int(j, "pid", 0) : 0;

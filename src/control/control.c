@@ -55,12 +55,19 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         list_init(&c->queue);
         waitq_init(&c->capacity);
         sem_init_n(&c->shots, SHOTS_MAX);
+        waitq_init(&c->settled);
+        waitq_init(&c->life_wake);
+        if (c->cfg.keep_ms <= 0)
+                c->cfg.keep_ms = 30 * DAY_MS;
         (void) steps_close_open(db, "the server was restarted while this ran; sandbox_procs may still have its result");
         driver->on_exit = control_box_exited;
         driver->on_ready = driver_ready;
         driver->on_images = images_changed;
         driver->arg = c;
         c->janitor = timer_start(JANITOR_MS, JANITOR_MS, janitor, c);
+        /* Boxes stop at the reserve, what they say at half of it; the rest is for records. */
+        objects_keep_free(objects, disk_reserve(c) / 2);
+        life_start(c);
         *ret = c;
         return 0;
 }
@@ -86,6 +93,8 @@ void control_free(struct control *c)
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);
+        if (c->changed_meanwhile)
+                map_free(c->changed_meanwhile);
         free(c->origin);
         free(c);
 }

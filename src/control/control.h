@@ -28,9 +28,13 @@ struct identity {
 
 struct control_config {
         const char *state_dir;
-        const char *origin; /* "http://127.0.0.1:7420": where links to ourselves point */
-        int64_t boxes_max;  /* running at once; 0: computed from the machine's memory */
-        size_t warm;        /* boxes that may stand ready; 0: none */
+        const char *origin;   /* "http://127.0.0.1:7420": where links to ourselves point */
+        int64_t boxes_max;    /* running at once; 0: computed from the machine's memory */
+        size_t warm;          /* boxes that may stand ready; 0: none */
+        int64_t freeze_ms;    /* unused for so long, a box is frozen; 0: never */
+        int64_t archive_ms;   /* and for so long, archived; 0: never */
+        int64_t keep_ms;      /* an archive is deleted after */
+        int64_t disk_reserve; /* bytes of the machine's disk that boxes do not get; 0: computed */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         unsigned char link_key[32]; /* signs download links */
@@ -43,10 +47,17 @@ struct control {
         struct driver *driver;
         char *origin;
 
-        struct map *boxes;  /* id -> struct box, for boxes that run */
-        size_t starting;    /* claims under way, counted against boxes_max */
-        struct map *claims; /* their ids, from the row on */
-        struct list queue;  /* callers that wait for capacity, in order */
+        struct map *boxes;    /* id -> struct box, for boxes that run */
+        size_t starting;      /* claims under way, counted against boxes_max */
+        struct map *claims;   /* id -> what a call is doing to the box (box_impl.h) */
+        struct waitq settled; /* a claim ended */
+        struct coro *life;    /* freezes, archives and deletes what is unused */
+        bool reconcile_soon;
+        struct waitq life_wake; /* reconcile_soon was set, or a claim ended meanwhile */
+        bool reconciling, reconcile_again;
+        struct map
+                *changed_meanwhile; /* ids whose state this process changed since the driver was asked for its list */
+        struct list queue;          /* callers that wait for capacity, in order */
         struct waitq capacity;
         bool reconciled; /* the driver's boxes and ours were compared since it came up */
         bool stopping;
@@ -71,9 +82,16 @@ struct box {
         char id[33];
         char account[16];
         unsigned refs;
-        bool ending;       /* a stop is under way */
-        int64_t oom_kills; /* those that were told */
-        unsigned calls;    /* running exec and file calls */
+        bool stopping; /* a call looks through it, to stop it then */
+        bool ending;   /* it is being put away */
+        bool frozen;
+        bool moving;              /* between frozen and running: wait for changed */
+        int64_t used_at;          /* loop time of the last use; while somebody holds a reference it is in use */
+        int64_t used_wall;        /* the same as Unix time, for people */
+        int64_t noted_at;         /* when that was last written to the row */
+        int64_t cpu_seen, cpu_at; /* its processor time at the last look, and when; 0: not since its last use */
+        int64_t oom_kills;        /* those that were told */
+        unsigned calls;           /* running exec and file calls */
         char *running_note;
         struct waitq changed;
         struct mask *mask; /* of the secrets it holds (secrets.h), while mask_known */
@@ -81,9 +99,18 @@ struct box {
         int64_t mask_used_at;
 };
 
-/* The account's running box. -ENOENT (unknown, or another account's: the same words), -ESTALE with the reason when it
- * does not run. Counts as use. */
-int box_acquire(struct control *c, const struct identity *who, const char *id, struct box **ret, struct err *e);
+/*
+ * The account's box, running: a frozen one is thawed, once for all who wait. -ENOENT (unknown, or another account's:
+ * the same words), -ESTALE with the reason when it does not run. It is in use until box_release: neither frozen nor
+ * archived.
+ */
+int coroutine_fn box_acquire(struct control *c, const struct identity *who, const char *id, struct box **ret,
+                             struct err *e);
+/* The same for who has no identity (a scene's visitor; account NULL: whosever it is), and an archived or lost box is
+ * brought back when there is room for it at once. Waits for what another call does to the box. -EAGAIN: no room. */
+int coroutine_fn box_wake(struct control *c, const char *account, const char *id, struct box **ret, struct err *e);
+/* Counts as use now, for what holds the box for long without anything happening. */
+void box_touch(struct box *b);
 void box_release(struct box *b);
 void box_releasep(struct box **b);
 #define _cleanup_box_ _cleanup_(box_releasep)
@@ -104,8 +131,30 @@ struct box_request {
 /* Claims a box; the id into id. Refusals (image, size, services, secrets, capacity) start nothing. */
 int coroutine_fn box_start(struct control *c, const struct identity *who, const struct box_request *asked, char id[33],
                            struct err *e);
-int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct json **ret_unsaved,
+/*
+ * Brings an archived or lost box of the account back under its id. q's name, goal, image and services replace what it
+ * had; NULL leaves it. *ret_work_only: its image has changed, so only /work is what it was. Refusals start nothing, and
+ * a failure leaves it as it was: -ENOENT unknown, -EEXIST it runs, -EBUSY another call is at it, -EAGAIN no room,
+ * -ENOSPC.
+ */
+int coroutine_fn box_restore(struct control *c, const struct identity *who, const char *id, const struct box_request *q,
+                             bool *ret_work_only, struct err *e);
+struct box_stopped {
+        struct json *unsaved; /* array, the caller's; NULL when the call was refused before */
+        bool deleted;         /* it was archived or lost before: now it is gone */
+        int64_t restorable_until;
+};
+/* Archives a box that runs, deletes one that does not. */
+int coroutine_fn box_stop(struct control *c, const struct identity *who, const char *id, struct box_stopped *ret,
                           struct err *e);
+/* The clock of idle boxes (life.c). life_stop before the driver stops. */
+void life_start(struct control *c);
+void coroutine_fn life_stop(struct control *c);
+/* stopsAt and restorableUntil of a box. */
+void life_write(struct jw *w, const struct control *c, const struct box_row *row);
+/* -ENOSPC when the machine's disk is down to its reserve. */
+int disk_has_room(struct control *c, struct err *e);
+int64_t disk_reserve(const struct control *c); /* bytes */
 /* Compares the store with the driver after a (re)start of either: adopts, marks lost, removes orphans. */
 void coroutine_fn control_reconcile(struct control *c);
 

@@ -117,7 +117,12 @@ void coroutine_fn denied_explain(struct control *c, const char *box, const char 
         explain_network(c, cmd, err, ret);
         if ((!disk && !pids) || c->driver->ops->stats(c->driver, box, &st, NULL) < 0)
                 return;
-        if (disk)
+        if (disk && st.disk_used < st.disk_limit / 10 * 9)
+                add(ret,
+                    "disk: %lld of the box's %lld MiB are used, but the server's own disk is nearly full, or it was "
+                    "/run or /dev/shm, which are small; delete files, or boxes nobody needs",
+                    (long long) (st.disk_used >> 20), (long long) (st.disk_limit >> 20));
+        else if (disk)
                 add(ret,
                     "disk: the box's disk is full or nearly so (%lld of %lld MiB used); delete files or start a larger "
                     "size",

@@ -1,5 +1,7 @@
 #include "control/pool.h"
 
+#include "control/box_impl.h"
+
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/log.h"
@@ -79,7 +81,7 @@ static size_t goal(const struct pool *p)
 {
         int64_t left = control_boxes_max(p->c) - (int64_t) control_running(p->c);
 
-        if (p->stopping || p->c->stopping || left <= 0)
+        if (p->stopping || p->c->stopping || left <= 0 || disk_has_room(p->c, NULL) < 0)
                 return 0;
         return (int64_t) p->wanted < left ? p->wanted : (size_t) left;
 }
@@ -107,10 +109,10 @@ static void coroutine_fn remove_one(struct pool *p, struct warm *w)
 
         (void) snprintf(id, sizeof id, "%s", w->id);
         drop(p, w); /* first: nobody may take it any more */
-        (void) map_put(p->c->claims, str_of(id), p->c);
+        box_claim(p->c, id, "being removed");
         if (p->c->driver->ops->destroy(p->c->driver, id, &e) < 0)
                 log_warning("the box %s, which stood ready, could not be removed: %s", id, err_text(&e));
-        (void) map_del(p->c->claims, str_of(id));
+        box_unclaim(p->c, id);
 }
 
 static int coroutine_fn make_one(struct pool *p)
@@ -124,9 +126,9 @@ static int coroutine_fn make_one(struct pool *p)
         random_id(id, BOX_ID_LEN);
         r = image_choose(c, NULL, &image, &e);
         if (r == 0) {
-                (void) map_put(c->claims, str_of(id), c); /* while it is made, it has no row */
+                box_claim(c, id, "being made"); /* while it is made, it has no row */
                 r = c->driver->ops->create(c->driver, id, image.name, id, &p->size, &e);
-                (void) map_del(c->claims, str_of(id));
+                box_unclaim(c, id);
         }
         if (r < 0) {
                 log_warning("no box can be kept ready: %s", err_text(&e));

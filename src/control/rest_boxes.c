@@ -22,6 +22,7 @@ static void write_row(struct jw *w, struct rest *r, const struct box_row *row)
         tool_write_box(w, r->c, row, r->who);
         jw_key(w, "repos");
         jw_raw(w, str_of(row->repos));
+        life_write(w, r->c, row);
         if (row->why)
                 jw_kstr(w, "statusReason", row->why);
         jw_end(w);

@@ -145,6 +145,8 @@ void coroutine_fn rest_sync(struct rest *r)
         struct err e = { 0 };
         int code = upload_begin(&u, r, &e);
 
+        if (code == 0)
+                code = disk_has_room(r->c, &e);
         if (code == 0) {
                 _cleanup_mask_ struct mask *mask = NULL;
                 /* Files go into a box also when its secrets cannot be opened; then nothing is written down of where. */

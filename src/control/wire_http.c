@@ -114,8 +114,11 @@ static int coroutine_fn dial(void *arg, struct stream **ret, struct err *e)
 {
         struct forward *f = arg;
 
-        int r = wire_connect(f->x->hub->c, &f->row, f->wire, ret, e);
+        _cleanup_box_ struct box *used = NULL;
+        int r = wire_connect(f->x->hub->c, &f->row, f->wire, ret, &used, e);
 
+        if (!f->x->used) /* a name that was led to another box meanwhile */
+                f->x->used = steal_ptr(used);
         f->dial_failed = r < 0;
         return r;
 }

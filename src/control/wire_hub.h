@@ -47,6 +47,7 @@ struct wire_conn {
         struct stream *s;      /* while its coroutine runs */
         struct coro *coro;     /* looks up and connects */
         struct tunnel *tunnel; /* then: bytes, both ways */
+        struct box *used;      /* the linked box, kept awake; or NULL */
         bool counted;          /* among the open ones of its wire */
         char service[WIRE_NAME_MAX + 1];
 };

@@ -75,28 +75,32 @@ uint16_t wire_link_port(const struct control *c, const char *account, const stru
 }
 
 static int coroutine_fn connect_link(struct control *c, const struct box_row *row, const struct wire *w,
-                                     struct stream **ret, struct err *e)
+                                     struct stream **ret, struct box **ret_used, struct err *e)
 {
         _cleanup_(box_row_done) struct box_row to = { 0 };
+        _cleanup_box_ struct box *used = NULL;
         int r = boxes_get(c->db, row->account, w->from_box, &to, NULL);
 
         if (r < 0)
                 return err_set(e, r, "the linked box %s is gone", w->from_box);
         if (!map_get(c->boxes, str_of(w->from_box)))
                 return err_set(e, -ESTALE, "the linked box %s does not run (%s)", w->from_box, to.state);
-        uint16_t port = wire_link_port(c, row->account, w);
-        r = guest_dial(c, w->from_box, port, ret, e);
+        r = box_wake(c, row->account, w->from_box, &used, e);
+        if (r == 0)
+                r = guest_dial(c, w->from_box, wire_link_port(c, row->account, w), ret, e);
+        if (r == 0)
+                *ret_used = steal_ptr(used);
         return r < 0 ? err_wrap(e, "box %s", w->from_box) : 0;
 }
 
 static int coroutine_fn connect_wire(struct control *c, struct wired *b, const struct box_row *row,
-                                     const struct wire *w, struct stream **ret, struct err *e)
+                                     const struct wire *w, struct stream **ret, struct box **ret_used, struct err *e)
 {
         _cleanup_wires_ struct wires all = { .count = 0 };
         struct url to;
 
         if (w->mode == WIRE_LINK)
-                return connect_link(c, row, w, ret, e);
+                return connect_link(c, row, w, ret, ret_used, e);
         if (w->mode == WIRE_BOX)
                 return guest_dial(c, row->id, w->target_port, ret, e);
         wires_read(row, &all);
@@ -129,14 +133,15 @@ static size_t place_of(const struct box_row *row, const struct wire *w)
 }
 
 int coroutine_fn wire_connect(struct control *c, const struct box_row *row, const struct wire *w, struct stream **ret,
-                              struct err *e)
+                              struct box **ret_used, struct err *e)
 {
         struct wired *b = wired_of(c->wires, row->id);
         size_t place = place_of(row, w);
         struct err why = { 0 };
 
+        *ret_used = NULL;
         b->refs++;
-        int r = connect_wire(c, b, row, w, ret, &why);
+        int r = connect_wire(c, b, row, w, ret, ret_used, &why);
         if (r < 0)
                 hide_secrets(c, w->mode == WIRE_LINK ? w->from_box : row->id, r, &why);
         if (place < WIRES_MAX && r == 0)
@@ -168,6 +173,7 @@ void wire_conn_unref(struct wire_conn *x)
         if (x->counted)
                 x->box->count[x->place].open--;
         waitq_wake_all(&x->hub->drained);
+        box_release(x->used);
         wired_release(x->box);
         free(x);
 }
@@ -223,7 +229,7 @@ static int coroutine_fn lead(struct wire_conn *x)
                 wire_http_take(x);
                 return 0;
         }
-        r = wire_connect(x->hub->c, &row, &all.wire[x->place], &to, NULL);
+        r = wire_connect(x->hub->c, &row, &all.wire[x->place], &to, &x->used, NULL);
         if (r == 0 && x->box->gone) {
                 stream_close(to);
                 r = -ECANCELED;
@@ -386,7 +392,7 @@ static int collect(const struct box_row *row, void *arg)
 {
         struct applying *all = arg;
 
-        if (!cstr_eq(row->state, "running") || cstr_eq(row->services, "[]"))
+        if ((!cstr_eq(row->state, "running") && !cstr_eq(row->state, "frozen")) || cstr_eq(row->services, "[]"))
                 return 0;
         all->ids = xrealloc(all->ids, (all->n + 1) * sizeof *all->ids);
         (void) snprintf(all->ids[all->n++], sizeof *all->ids, "%s", row->id);
@@ -397,9 +403,13 @@ static void coroutine_fn apply_each(struct control *c, const struct applying *al
 {
         struct err e = { 0 };
 
-        for (size_t i = 0; i < all->n && !coro_cancelled() && !c->stopping; i++)
-                if (map_get(c->boxes, str_of(all->ids[i])) && apply_in_turn(c, all->ids[i], all_of_it, &e) < 0)
+        for (size_t i = 0; i < all->n && !coro_cancelled() && !c->stopping; i++) {
+                const struct box *b = map_get(c->boxes, str_of(all->ids[i]));
+
+                /* The daemon of a frozen box answers nobody, and its hosts file is as it was. */
+                if (b && !(all_of_it && b->frozen) && apply_in_turn(c, all->ids[i], all_of_it, &e) < 0)
                         log_warning("the names of box %s: %s", all->ids[i], err_text(&e));
+        }
 }
 
 void coroutine_fn wires_apply_all(struct control *c)

@@ -100,10 +100,11 @@ void wires_forget(struct control *c, const char *box);
  * A byte stream to what a wire of this box reaches. WIRE_BOX and WIRE_LINK: to the port, and an error that says in
  * words why there is none (a linked box that does not run, a port nobody listens on). WIRE_EXTERNAL: to the host of
  * externalBaseUrl, through TLS where it is https; the caller speaks HTTP there, with its Host and base path. What fails
- * is told in links[].
+ * is told in links[]. A linked box that is frozen wakes; *ret_used (NULL for other modes) is a reference to it, which
+ * keeps it awake until the caller releases it with the stream.
  */
 int coroutine_fn wire_connect(struct control *c, const struct box_row *row, const struct wire *w, struct stream **ret,
-                              struct err *e);
+                              struct box **ret_used, struct err *e);
 
 /* The port that a linked name reaches in the other box: the one that was given, else where that box's own name of the
  * same port leads, else the same port. */

@@ -32,11 +32,23 @@ struct driver_ops {
                                    const struct driver_size *size, struct err *e);
         /* Idempotent: a box that is gone is no error. */
         int coroutine_fn (*destroy)(struct driver *d, const char *box, struct err *e);
+        /*
+         * Ends everything of a box but its disk, which is kept until it is restored or destroyed; 0 for one that is
+         * kept already, and for a dead one. When it fails the box is still there, running or dead.
+         */
+        int coroutine_fn (*archive)(struct driver *d, const char *box, struct err *e);
+        /*
+         * Starts a kept box again with its disk, over its own image or (image not NULL) another. *ret_work_only: the
+         * image is not what it was, and only /work came back. -EEXIST when it runs, -ENOENT, -EBUSY while its disk is
+         * in use. When it fails the box is still kept.
+         */
+        int coroutine_fn (*restore)(struct driver *d, const char *box, const char *image, const char *hostname,
+                                    bool *ret_work_only, struct err *e);
         int coroutine_fn (*freeze)(struct driver *d, const char *box, struct err *e);
         int coroutine_fn (*thaw)(struct driver *d, const char *box, struct err *e);
         /* A fresh connection to the box's boxd. -ENOENT when the box does not run. */
         int coroutine_fn (*connect)(struct driver *d, const char *box, struct stream **ret, struct err *e);
-        /* fn for each box the driver knows; state "running", "frozen" or "dead". */
+        /* fn for each box the driver knows; state "running", "frozen", "dead" or "archived". */
         int coroutine_fn (*list)(struct driver *d, int (*fn)(const char *box, const char *state, void *arg), void *arg,
                                  struct err *e);
         int coroutine_fn (*stats)(struct driver *d, const char *box, struct driver_stats *ret, struct err *e);

@@ -20,6 +20,8 @@
 #define MESSAGE_MAX (64u << 10)
 #define ANSWER_MS 60000
 #define CONNECT_MS 5000
+#define BUSY_TRIES 100
+#define BUSY_PAUSE_MS 100
 
 /* One request waiting for its answer, on the asking coroutine's stack. */
 struct pending {
@@ -321,14 +323,62 @@ static int coroutine_fn local_destroy(struct driver *d, const char *box, struct 
         return r == -ENOENT ? 0 : r;
 }
 
+/* For what may be asked twice: boxhost ended on the way, and the next one answers. */
+static int coroutine_fn local_again(struct driver *d, const char *op, const char *box, struct err *e)
+{
+        int r = local_simple(d, op, box, e);
+
+        for (int i = 0; i < 3 && r == -ECONNRESET; i++)
+                r = local_simple(d, op, box, e);
+        return r;
+}
+
 static int coroutine_fn local_freeze(struct driver *d, const char *box, struct err *e)
 {
-        return local_simple(d, "freeze", box, e);
+        return local_again(d, "freeze", box, e);
 }
 
 static int coroutine_fn local_thaw(struct driver *d, const char *box, struct err *e)
 {
-        return local_simple(d, "thaw", box, e);
+        return local_again(d, "thaw", box, e);
+}
+
+static int coroutine_fn local_archive(struct driver *d, const char *box, struct err *e)
+{
+        return local_again(d, "archive", box, e);
+}
+
+static int coroutine_fn restore_once(struct driver *d, const char *box, const char *image, const char *hostname,
+                                     bool *ret_work_only, struct err *e)
+{
+        struct json *req = request_for("restore", box);
+        _cleanup_json_ struct json *answer = NULL;
+
+        json_set_str(req, "hostname", hostname);
+        if (image)
+                json_set_str(req, "image", image);
+        int r = ask(local_of(d), req, &answer, e);
+        if (r == 0)
+                *ret_work_only = json_get_bool(answer, "renewed", false);
+        return r;
+}
+
+static int coroutine_fn local_restore(struct driver *d, const char *box, const char *image, const char *hostname,
+                                      bool *ret_work_only, struct err *e)
+{
+        int r = restore_once(d, box, image, hostname, ret_work_only, e);
+
+        /* After a reset the first attempt may have come to its end all the same; it is then made undone, since nobody
+         * knows what it would have answered. A disk that was in use is free once the kernel has put it down. */
+        for (int i = 0; i < BUSY_TRIES && (r == -ECONNRESET || r == -EBUSY); i++) {
+                if (r == -ECONNRESET)
+                        r = local_archive(d, box, e);
+                else
+                        r = coro_sleep(BUSY_PAUSE_MS);
+                if (r == 0)
+                        r = restore_once(d, box, image, hostname, ret_work_only, e);
+        }
+        return r;
 }
 
 static int coroutine_fn local_connect(struct driver *d, const char *box, struct stream **ret, struct err *e)
@@ -368,6 +418,26 @@ static int coroutine_fn list_page(struct local *l, char **after,
         return 0;
 }
 
+static int coroutine_fn archives_page(struct local *l, char **after,
+                                      int (*fn)(const char *box, const char *state, void *arg), void *arg,
+                                      struct err *e)
+{
+        _cleanup_json_ struct json *answer = NULL;
+        _cleanup_free_ char *from = *after;
+        struct json *req = request_for("archives", NULL);
+
+        *after = NULL;
+        json_set_str(req, "after", from);
+        int r = ask(l, req, &answer, e);
+        if (r < 0)
+                return r;
+        struct json *archives = json_get(answer, "archives");
+        for (size_t i = 0; i < json_len(archives) && r == 0; i++)
+                r = fn(json_get_str(json_at(archives, i), "box", ""), "archived", arg);
+        *after = xstrdup(json_get_str(answer, "next", NULL));
+        return r;
+}
+
 static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, const char *state, void *arg),
                                    void *arg, struct err *e)
 {
@@ -378,6 +448,14 @@ static int coroutine_fn local_list(struct driver *d, int (*fn)(const char *box, 
 
                 if (r != 0)
                         return r;
+        } while (after);
+        do {
+                int r = archives_page(local_of(d), &after, fn, arg, e);
+
+                if (r != 0) {
+                        free(after);
+                        return r;
+                }
         } while (after);
         return 0;
 }
@@ -534,6 +612,8 @@ static const struct driver_ops local_ops = {
         .name = "local",
         .create = local_create,
         .destroy = local_destroy,
+        .archive = local_archive,
+        .restore = local_restore,
         .freeze = local_freeze,
         .thaw = local_thaw,
         .connect = local_connect,

@@ -1,5 +1,6 @@
 /* serve: a whole, independent server instance in the foreground. Options and wiring only. */
 #include "cli.h"
+#include "quantity.h"
 #include "supervisor.h"
 
 #include "base/clock.h"
@@ -31,6 +32,9 @@
 #define STOP_MS 10000
 #define EXTRA_MAX 32
 #define WARM_DEFAULT 4
+#define MINUTE_MS ((int64_t) 60000)
+
+static const char duration_form[] = "is a time such as 90s, 10m, 24h or 30d (at most 3650d), or never";
 
 struct options {
         const char *state, *listen, *boxhost_socket;
@@ -38,7 +42,8 @@ struct options {
         const char *allow_net[EXTRA_MAX + 1];
         const char *hosts[EXTRA_MAX + 1];
         size_t allow_net_count, host_count;
-        uint64_t boxes_max, warm;
+        uint64_t boxes_max, warm, disk_reserve;
+        int64_t freeze_ms, archive_ms, keep_ms;
         bool allow_metadata;
         const char *level_name;
 };
@@ -67,7 +72,7 @@ static const char instructions[] =
         " into /work/<dest> (only what changed is sent; call it again after edits), "
         "sandbox_exec runs bash commands there,"
         " sandbox_procs waits for and stops background jobs, sandbox_pull (or sandbox_get) "
-        "brings files back, sandbox_shot looks at the box's screen, sandbox_stop ends the box."
+        "brings files back, sandbox_shot looks at the box's screen, sandbox_stop puts the box away."
         " Boxes are independent of each other and of this conversation: keep the ids, start "
         "several for parallel work, and find them"
         " again with sandbox_list. Every command needs a `note`: one sentence for the "
@@ -103,7 +108,7 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA };
+        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA, OPT_FREEZE, OPT_ARCHIVE, OPT_KEEP, OPT_RESERVE };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
                                                { "boxhost", required_argument, NULL, 'b' },
@@ -113,12 +118,20 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
                                                { "warm", required_argument, NULL, OPT_WARM },
                                                { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
+                                               { "freeze-after", required_argument, NULL, OPT_FREEZE },
+                                               { "archive-after", required_argument, NULL, OPT_ARCHIVE },
+                                               { "keep-archives", required_argument, NULL, OPT_KEEP },
+                                               { "disk-reserve", required_argument, NULL, OPT_RESERVE },
                                                { 0 } };
         int c;
 
-        *o = (struct options){
-                .listen = DEFAULT_LISTEN, .level = LOG_LEVEL_INFO, .level_name = "info", .warm = WARM_DEFAULT
-        };
+        *o = (struct options){ .listen = DEFAULT_LISTEN,
+                               .level = LOG_LEVEL_INFO,
+                               .level_name = "info",
+                               .warm = WARM_DEFAULT,
+                               .freeze_ms = 10 * MINUTE_MS,
+                               .archive_ms = 24 * 60 * MINUTE_MS,
+                               .keep_ms = 30 * 24 * 60 * MINUTE_MS };
         while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
                 switch (c) {
                 case 's':
@@ -154,6 +167,24 @@ static int parse_options(int argc, char **argv, struct options *o)
                                 return complain("serve", EXIT_USAGE, "--warm is a number from 0 (none) to %d",
                                                 POOL_MOST);
                         break;
+                case OPT_FREEZE:
+                        if (parse_duration(optarg, true, &o->freeze_ms) < 0)
+                                return complain("serve", EXIT_USAGE, "--freeze-after %s", duration_form);
+                        break;
+                case OPT_ARCHIVE:
+                        if (parse_duration(optarg, true, &o->archive_ms) < 0)
+                                return complain("serve", EXIT_USAGE, "--archive-after %s", duration_form);
+                        break;
+                case OPT_KEEP:
+                        if (parse_duration(optarg, false, &o->keep_ms) < 0)
+                                return complain("serve", EXIT_USAGE,
+                                                "--keep-archives is a time such as 12h or 30d, at most 3650d");
+                        break;
+                case OPT_RESERVE:
+                        if (parse_bytes(optarg, &o->disk_reserve) < 0)
+                                return complain("serve", EXIT_USAGE,
+                                                "--disk-reserve is a size such as 512M or 4G, from 16M on");
+                        break;
                 case OPT_METADATA:
                         o->allow_metadata = true;
                         break;
@@ -164,7 +195,8 @@ static int parse_options(int argc, char **argv, struct options *o)
         if (!o->state || optind < argc)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
-                                "[--warm N] [--allow-net CIDR]…"
+                                "[--warm N] [--allow-net CIDR]… [--freeze-after TIME] [--archive-after TIME] "
+                                "[--keep-archives TIME] [--disk-reserve SIZE]"
                                 " [--host NAME]… [--allow-client-metadata] [--log-level L]");
         return 0;
 }
@@ -210,11 +242,15 @@ static int boxhost_argv(struct server *s, char ***ret, struct err *e)
         const char *fixed[] = {
                 boxhost, "--state", real, "--boxd", boxd, "--fd", "3", "--log-level", s->o->level_name
         };
-        char **v = xcalloc(ARRAY_LEN(fixed) + 3 + 2 * EXTRA_MAX, sizeof *v);
+        char **v = xcalloc(ARRAY_LEN(fixed) + 5 + 2 * EXTRA_MAX, sizeof *v);
         for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
                 v[n++] = xstrdup(fixed[i]);
         v[n++] = xstrdup("--server-uid");
         v[n++] = xasprintf("%u", (unsigned) state_uid(s->o->state));
+        if (s->o->disk_reserve) {
+                v[n++] = xstrdup("--disk-reserve");
+                v[n++] = xasprintf("%llu", (unsigned long long) s->o->disk_reserve);
+        }
         for (size_t i = 0; i < s->o->allow_net_count; i++) {
                 v[n++] = xstrdup("--allow-net");
                 v[n++] = xstrdup(s->o->allow_net[i]);
@@ -310,6 +346,10 @@ static int start_control(struct server *s, struct err *e)
         struct control_config cfg = { .origin = s->origin,
                                       .boxes_max = (int64_t) s->o->boxes_max,
                                       .warm = (size_t) s->o->warm,
+                                      .freeze_ms = s->o->freeze_ms,
+                                      .archive_ms = s->o->archive_ms,
+                                      .keep_ms = s->o->keep_ms,
+                                      .disk_reserve = (int64_t) s->o->disk_reserve,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -366,6 +406,7 @@ static void coroutine_fn stop_main(void *arg)
         mcp_server_drain(s->mcp);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
+        life_stop(s->control);
         pool_stop(s->control->pool);
         wires_stop(s->control);
         s->driver->ops->stop(s->driver);

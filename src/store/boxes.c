@@ -9,7 +9,7 @@
 
 #define BOX_COLUMNS                                                                                      \
         "id, account_id, name, goal, image, size, state, why, agent_id, agent_client, services, repos, " \
-        "wiring, created_at, used_at, ended_at, oom_kills"
+        "wiring, created_at, used_at, ended_at, oom_kills, restorable_until"
 #define COMMAND_MAX 8192
 #define STEPS_KEPT 1000
 
@@ -36,13 +36,14 @@ static void row_from(struct query *q, struct box_row *b)
         b->used_at = col_int(q, 14);
         b->ended_at = col_int(q, 15);
         b->oom_kills = col_int(q, 16);
+        b->restorable_until = col_int(q, 17);
 }
 
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
 {
         struct query q;
 
-        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0)");
+        query(db, &q, "INSERT INTO boxes (" BOX_COLUMNS ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,NULL,0,NULL)");
         const char *values[] = { b->id,
                                  b->account,
                                  b->name,
@@ -96,6 +97,64 @@ int boxes_set_state(struct db *db, const char *id, const char *state, const char
         query_int(&q, wall_ms());
         query_str(&q, id);
         return query_run(&q, e);
+}
+
+int boxes_end(struct db *db, const char *id, const char *state, const char *why, int64_t until, struct err *e)
+{
+        struct query q;
+
+        query(db, &q,
+              "UPDATE boxes SET state = ?1, why = ?2, ended_at = coalesce(ended_at, ?3), restorable_until = ?4 WHERE "
+              "id = "
+              "?5");
+        query_str(&q, state);
+        query_str(&q, why);
+        query_int(&q, wall_ms());
+        if (until)
+                query_int(&q, until);
+        else
+                query_null(&q);
+        query_str(&q, id);
+        return query_run(&q, e);
+}
+
+int boxes_restored(struct db *db, const struct box_row *b, struct err *e)
+{
+        struct query q;
+
+        query(db, &q,
+              "UPDATE boxes SET state = 'running', why = NULL, ended_at = NULL, restorable_until = NULL, oom_kills = 0,"
+              " name = ?1, goal = ?2, image = ?3, services = ?4, wiring = ?5, agent_id = coalesce(?6, agent_id),"
+              " agent_client = coalesce(?7, agent_client), used_at = ?8 WHERE id = ?9");
+        const char *values[] = { b->name, b->goal, b->image, b->services, b->wiring, b->agent, b->agent_client };
+        for (size_t i = 0; i < ARRAY_LEN(values); i++)
+                query_str(&q, values[i]);
+        query_int(&q, wall_ms());
+        query_str(&q, b->id);
+        return query_run(&q, e);
+}
+
+int boxes_each_expired(struct db *db, int64_t now, int (*fn)(const char *id, void *arg), void *arg)
+{
+        struct query q;
+        int r = 0;
+
+        query(db, &q, "SELECT id FROM boxes WHERE restorable_until <= ? ORDER BY restorable_until LIMIT 100");
+        query_int(&q, now);
+        while (r == 0 && query_row(&q))
+                r = fn(col_str(&q, 0), arg);
+        int end = query_end(&q, NULL);
+        return end < 0 ? end : r;
+}
+
+int boxes_used(struct db *db, const char *id, int64_t at)
+{
+        struct query q;
+
+        query(db, &q, "UPDATE boxes SET used_at = ?1 WHERE id = ?2 AND used_at < ?1");
+        query_int(&q, at);
+        query_str(&q, id);
+        return query_run(&q, NULL);
 }
 
 int boxes_touch(struct db *db, const char *id, const char *agent, const char *client)

@@ -9,6 +9,7 @@ struct box_row {
         char *repos;    /* JSON array of strings */
         char *wiring;   /* JSON object; with services what control/wires.h reads; NULL on insert: none */
         int64_t created_at, used_at, ended_at, oom_kills;
+        int64_t restorable_until; /* 0: nothing is kept that could be brought back */
 };
 void box_row_done(struct box_row *b);
 
@@ -17,6 +18,14 @@ int boxes_insert(struct db *db, const struct box_row *b, struct err *e);
 int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e);
 int boxes_set_state(struct db *db, const char *id, const char *state, const char *why,
                     struct err *e); /* sets ended_at when it ends */
+/* It no longer runs ("archived", "lost", "deleted"); until: its files are kept so long, 0 when there are none. */
+int boxes_end(struct db *db, const char *id, const char *state, const char *why, int64_t until, struct err *e);
+/* It runs again: name, goal, services and the conversation are b's (agent NULL: whose it was), and what was said of its
+ * end is gone. */
+int boxes_restored(struct db *db, const struct box_row *b, struct err *e);
+/* The ids of those whose files were kept until now and no longer. */
+int boxes_each_expired(struct db *db, int64_t now, int (*fn)(const char *id, void *arg), void *arg);
+int boxes_used(struct db *db, const char *id, int64_t at);
 int boxes_touch(struct db *db, const char *id, const char *agent, const char *client);
 int boxes_set_repos(struct db *db, const char *id, const char *repos);
 /* Both at once: the whole table of names. */

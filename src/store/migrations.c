@@ -142,5 +142,10 @@ static const char step_wiring[] = "ALTER TABLE boxes ADD COLUMN wiring TEXT NOT 
                                   "CREATE INDEX boxes_that_link ON boxes(account_id) "
                                   "WHERE instr(services, '\"fromBox\"') > 0;";
 
-const char *const migrations[] = { step_1, step_2, step_3, step_wiring };
+/* How long the files of a box that no longer runs are kept. */
+static const char step_life[] =
+        "ALTER TABLE boxes ADD COLUMN restorable_until INTEGER;"
+        "CREATE INDEX boxes_by_expiry ON boxes(restorable_until) WHERE restorable_until IS NOT NULL;";
+
+const char *const migrations[] = { step_1, step_2, step_3, step_wiring, step_life };
 const size_t migration_count = ARRAY_LEN(migrations);

@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+#define LOOK_EVERY ((int64_t) 4 << 20)
 
 struct objects {
         struct db *db;
         int dir;
+        int64_t keep_free;
 };
 
 /* Files without a row are what a crash left behind: a row is written before a file is told to anyone. */
@@ -78,8 +82,28 @@ int object_begin(struct objects *o, struct object_writer *w, struct err *e)
         return w->fd < 0 ? err_sys(e, -errno, "object store") : 0;
 }
 
+void objects_keep_free(struct objects *o, int64_t bytes)
+{
+        o->keep_free = bytes;
+}
+
+/* Looked at when a writer begins and every some MiB. */
+static int check_free(struct object_writer *w)
+{
+        struct statvfs s;
+
+        if (!w->o->keep_free || (w->looked && w->bytes - w->looked < LOOK_EVERY))
+                return 0;
+        w->looked = w->bytes + 1;
+        if (fstatvfs(w->o->dir, &s) < 0)
+                return 0;
+        return (int64_t) s.f_bavail * (int64_t) s.f_frsize < w->o->keep_free ? -ENOSPC : 0;
+}
+
 int object_write(struct object_writer *w, const void *p, size_t n)
 {
+        if (w->r == 0)
+                w->r = check_free(w);
         if (w->r == 0)
                 w->r = fd_write_all(w->fd, p, n);
         if (w->r == 0)

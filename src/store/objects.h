@@ -11,13 +11,16 @@ struct objects;
 int objects_open(const char *folder, struct db *db, struct objects **ret,
                  struct err *e); /* removes leftovers of a crash */
 void objects_free(struct objects *o);
+/* Bytes of the disk that objects leave to others: a write that would go below fails with -ENOSPC. Default: none. */
+void objects_keep_free(struct objects *o, int64_t bytes);
 
 struct object_writer {
         struct objects *o;
         int fd;
         char id[25];
         int64_t bytes;
-        int r; /* first error */
+        int64_t looked; /* at how many bytes the disk was last looked at */
+        int r;          /* first error */
 };
 int object_begin(struct objects *o, struct object_writer *w, struct err *e);
 int object_write(struct object_writer *w, const void *p, size_t n); /* error is kept in w->r */

@@ -193,7 +193,7 @@ class Instance:
         for key in self.keys.values():
             client = McpClient(self.url, key)
             client.initialize()
-            for _ in range(3):  # the first stop archives, the next deletes
+            for _ in range(100):  # the first stop archives, the next deletes; a list is bounded
                 boxes = client.tool("sandbox_list", {"all": True}).data["boxes"]
                 if not boxes:
                     break
@@ -248,6 +248,12 @@ class Instance:
     def boxes_on_disk(self):
         return {path.name for path in self.state.glob("boxhost/boxes/*")}
 
+    def archives_on_disk(self):
+        return {path.name for path in self.state.glob("boxhost/archive/*")}
+
+    def box_folders(self):
+        return [*self.state.glob("boxhost/boxes/*"), *self.state.glob("boxhost/archive/*")]
+
     def box_cgroups(self):
         return {inner.name for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()}
 
@@ -256,9 +262,17 @@ class Instance:
         for name in self.instance_names:
             for root in (CGROUPS, *CGROUPS.iterdir()) if CGROUPS.is_dir() else ():
                 if root.is_dir() and not root.is_symlink():
-                    found += [path for path in root.glob(f"*{name}*") if path.is_dir()]
-                    found += [path for path in root.glob(f"*/*{name}*") if path.is_dir()]
+                    found += [path for pattern in (f"*{name}*", f"*/*{name}*") for path in self._folders(root, pattern)]
         return sorted(set(found))
+
+    @staticmethod
+    def _folders(root, pattern):
+        """What matches, while groups of other instances come and go beside it."""
+        while True:
+            try:
+                return [path for path in root.glob(pattern) if path.is_dir()]
+            except FileNotFoundError:
+                continue
 
     def mounts(self):
         return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.base) in line]
@@ -277,7 +291,7 @@ class Instance:
         left += [f"mount {line}" for line in self.mounts()]
         left += [f"link {name}" for name in self.links()]
         left += [f"nft {line}" for line in self.tables()]
-        left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
+        left += [f"box folder {path}" for path in self.box_folders()]
         return left
 
     def box_leftovers(self, boxes_only=False):
@@ -286,7 +300,7 @@ class Instance:
         left = [] if boxes_only else [f"process {pid}: {command}" for pid, command in self.processes()]
         left += [f"cgroup {inner}" for path in self.cgroups() for inner in path.iterdir() if inner.is_dir()]
         left += [f"link {name}" for name in self.links()]
-        left += [f"box folder {path}" for path in self.state.glob("boxhost/boxes/*")]
+        left += [f"box folder {path}" for path in self.box_folders()]
         return left
 
     @staticmethod

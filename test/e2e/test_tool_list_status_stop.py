@@ -185,8 +185,10 @@ def test_stop_ends_everything(server, client, boxes):
     for tool, arguments in (("sandbox_exec", {"cmd": "true", "note": "x"}), ("sandbox_get", {"path": "x"}), ("sandbox_procs", {"action": "list"})):
         result = client.tool(tool, {"id": box, **arguments})
         assert result.is_error and box in result.text
-    again = client.stop(box)
-    assert again.is_error and box in again.text
+    for status_then in ("deleted", None):
+        again = client.stop(box)
+        assert again.is_error == (status_then is None) and (again.is_error or again["status"] == status_then)
+    assert box in again.text
 
 
 def test_stop_from_many_at_once(client, boxes):

@@ -73,7 +73,8 @@ def test_defaults_and_names_need_not_be_unique(client):
     ({"goal": "g", "services": [{"name": "a", "port": 1.5}]}, ["port", "1.5"]),
     ({"goal": "g", "services": [{"name": "twice", "port": 1}, {"name": "twice", "port": 2}]}, ["services", "twice"]),
     ({"goal": "g", "services": [{"name": "localhost", "port": 1}]}, ["services", "localhost"]),
-    ({"goal": "g", "restore": "abcdefgh"}, ["restore", "not available", "nothing was started"]),
+    ({"goal": "g", "restore": "abcdefgh"}, ["restore", "no box", "abcdefgh"]),
+    ({"goal": "g", "restore": "abcdefgh", "size": "small"}, ["restore", "size", "nothing was started"]),
     ({"goal": "g", "waitForCapacitySec": -1}, ["waitForCapacitySec", "-1"]),
     ({"goal": "g", "colour": "red"}, ["colour"]),
     ({"goal": "nul \0 inside"}, ["goal", "NUL"]),
@@ -200,7 +201,9 @@ def test_nothing_is_left_of_a_failed_start(new_server):
     """boxhost runs out of descriptors at every point of making a box in turn."""
     server = new_server()
     client = server.client()
-    client.stop(client.start())
+    box = client.start()
+    client.stop(box)
+    client.stop(box)
     boxhost = server.boxhost_pid()
     settled = until(lambda: sorted(os.listdir(f"/proc/{boxhost}/fd"), key=int))
     limits = resource.prlimit(boxhost, resource.RLIMIT_NOFILE)

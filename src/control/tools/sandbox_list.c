@@ -43,6 +43,7 @@ static int write_box(const struct box_row *row, void *arg)
         jw_karr(&w, "recentNotes");
         (void) steps_last(l->t->c->db, row->id, 3, write_note, &w);
         jw_end(&w);
+        life_write(&w, l->t->c, row);
         if (row->why)
                 jw_kstr(&w, "statusReason", row->why);
         if (row->ended_at)

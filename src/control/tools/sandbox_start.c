@@ -4,6 +4,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 void tool_write_box(struct jw *w, struct control *c, const struct box_row *row, const struct identity *who)
 {
         char at[RFC3339_LEN];
@@ -28,14 +31,21 @@ static void waiting_for_room(size_t place, void *arg)
         mcp_progress(t->r, (double) clock_ms(), 0, text);
 }
 
-static bool refused(struct tool_call *t)
+/* A restored box keeps what the call does not say. */
+static int coroutine_fn restore(struct tool_call *t, struct box_request *r, char id[33], bool *work_only, struct err *e)
 {
-        if (json_has(t->args, "restore")) {
-                mcp_fail(t->r, "sandbox_start: `restore` is not available yet: boxes cannot be brought back after "
-                               "sandbox_stop; nothing was started");
-                return true;
-        }
-        return false;
+        const char *wanted = json_get_str(t->args, "restore", "");
+
+        if (json_has(t->args, "size"))
+                return err_set(
+                        e, -EINVAL,
+                        "`size` cannot be given with `restore`: the box keeps the one it had; nothing was started");
+        r->image = json_get_str(t->args, "image", NULL);
+        int code = box_restore(t->c, t->who, wanted, r, work_only, e);
+        if (code < 0)
+                return err_wrap(e, "`restore`");
+        (void) snprintf(id, 33, "%s", wanted);
+        return 0;
 }
 
 void coroutine_fn tool_sandbox_start(struct tool_call *t)
@@ -57,11 +67,12 @@ void coroutine_fn tool_sandbox_start(struct tool_call *t)
         struct box_row row = { 0 };
         struct err e = { 0 };
         struct jw w;
+        bool work_only = false;
         char id[33];
 
-        if (refused(t))
-                return;
-        if (box_start(t->c, t->who, &r, id, &e) < 0 || boxes_get(t->c->db, t->who->account, id, &row, &e) < 0) {
+        int code =
+                json_has(t->args, "restore") ? restore(t, &r, id, &work_only, &e) : box_start(t->c, t->who, &r, id, &e);
+        if (code < 0 || boxes_get(t->c->db, t->who->account, id, &row, &e) < 0) {
                 tool_error(t, &e);
                 return;
         }
@@ -69,6 +80,11 @@ void coroutine_fn tool_sandbox_start(struct tool_call *t)
         jw_obj(&w);
         tool_write_box(&w, t->c, &row, t->who);
         jw_kstr(&w, "appUrl", t->c->origin);
+        life_write(&w, t->c, &row);
+        if (work_only)
+                jw_kstr(&w, "note",
+                        "The box's image has changed since it was archived: /work is what it was, everything else is "
+                        "fresh. Install again what the work needs.");
         tool_answer(t, &w, &b);
         box_row_done(&row);
 }

@@ -1,3 +1,4 @@
+#include "control/box_impl.h"
 #include "control/guest_client.h"
 #include "control/secrets.h"
 #include "control/tool.h"
@@ -82,10 +83,9 @@ static void write_pair(struct jw *w, const char *key, const char *used_key, int6
         jw_end(w);
 }
 
-static void coroutine_fn write_live(struct tool_call *t, struct jw *w, const char *id)
+static void coroutine_fn write_health(struct tool_call *t, struct jw *w, const char *id)
 {
         _cleanup_json_ struct json *hello = NULL;
-        struct driver_stats st = { 0 };
         struct err e = { 0 };
         struct json *head = json_obj();
 
@@ -98,7 +98,13 @@ static void coroutine_fn write_live(struct tool_call *t, struct jw *w, const cha
         else
                 jw_kstr(w, "version", json_get_str(hello, "boxd", json_get_str(hello, "version", NULL)));
         jw_end(w);
-        if (t->c->driver->ops->stats(t->c->driver, id, &st, &e) < 0)
+}
+
+static void coroutine_fn write_stats(struct tool_call *t, struct jw *w, const char *id)
+{
+        struct driver_stats st = { 0 };
+
+        if (t->c->driver->ops->stats(t->c->driver, id, &st, NULL) < 0)
                 return;
         jw_kobj(w, "resources");
         jw_kobj(w, "cpu");
@@ -109,6 +115,20 @@ static void coroutine_fn write_live(struct tool_call *t, struct jw *w, const cha
         write_pair(w, "disk", "used", st.disk_used, st.disk_limit);
         jw_kint(w, "oomKills", st.oom_kills);
         jw_end(w);
+}
+
+/* Looking is no use: a frozen box stays frozen, and is not asked anything. */
+static void coroutine_fn write_resources(struct tool_call *t, struct jw *w, const struct box_row *row)
+{
+        struct box *b = map_get(t->c->boxes, str_of(row->id));
+
+        if (!b || b->ending)
+                return;
+        b->refs++; /* not frozen while it is asked */
+        if (!b->frozen && !b->moving)
+                write_health(t, w, row->id);
+        write_stats(t, w, row->id);
+        box_drop(b);
 }
 
 void coroutine_fn tool_sandbox_status(struct tool_call *t)
@@ -126,12 +146,12 @@ void coroutine_fn tool_sandbox_status(struct tool_call *t)
         jw_init(&w, &b);
         jw_obj(&w);
         tool_write_box(&w, t->c, &row, t->who);
+        life_write(&w, t->c, &row);
         if (row.why)
                 jw_kstr(&w, "statusReason", row.why);
         jw_key(&w, "repos");
         jw_raw(&w, str_of(row.repos));
-        if (cstr_eq(row.state, "running") && map_get(t->c->boxes, str_of(id)))
-                write_live(t, &w, id);
+        write_resources(t, &w, &row);
         if (box_has_secrets(t->c, id)) {
                 jw_key(&w, "secrets");
                 box_secret_names(t->c, id, &w);

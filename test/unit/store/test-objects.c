@@ -100,11 +100,29 @@ static void test_write_error_is_kept(void **state)
         objects_free(o);
 }
 
+static void test_what_must_stay_free_stays_free(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *folder = xasprintf("%s/objects", s->dir);
+        struct objects *o = NULL;
+        struct object_writer w;
+        struct err e = { 0 };
+
+        assert_int_equal(objects_open(folder, s->db, &o, NULL), 0);
+        objects_keep_free(o, INT64_MAX); /* no disk has that */
+        assert_int_equal(object_begin(o, &w, NULL), 0);
+        assert_int_equal(object_write(&w, "hello", 5), -ENOSPC);
+        assert_int_equal(object_commit(&w, "a", "box", "a.txt", "text/plain", 1000, &e), -ENOSPC);
+        assert_int_equal(files_in(folder), 0);
+        objects_free(o);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_write_read_expire, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_abort_and_crash_leave_nothing, scratch_setup, scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_what_must_stay_free_stays_free, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_write_error_is_kept, scratch_setup, scratch_teardown),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

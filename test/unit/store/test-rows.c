@@ -316,6 +316,58 @@ static void test_copies_live_as_long_as_their_box(void **state)
         assert_int_equal(secrets_any(s->db), 0);
 }
 
+static int count_id(const char *id, void *arg)
+{
+        unsigned *n = arg;
+
+        (void) id;
+        ++*n;
+        return 0;
+}
+
+static void test_an_end_and_a_restore(void **state)
+{
+        struct scratch *s = *state;
+        _cleanup_free_ char *a = account(s);
+        struct box_row row = { 0 }, changed = { 0 };
+        unsigned expired = 0;
+
+        insert(s, a, "kept1", "running", 5);
+        assert_int_equal(boxes_end(s->db, "kept1", "archived", "why", 1000, NULL), 0);
+        assert_int_equal(boxes_get(s->db, a, "kept1", &row, NULL), 0);
+        assert_string_equal(row.state, "archived");
+        assert_int_equal(row.restorable_until, 1000);
+        assert_true(row.ended_at > 0);
+        box_row_done(&row);
+        assert_int_equal(boxes_each_expired(s->db, 999, count_id, &expired), 0);
+        assert_int_equal(expired, 0);
+        assert_int_equal(boxes_each_expired(s->db, 1000, count_id, &expired), 0);
+        assert_int_equal(expired, 1);
+        changed = (struct box_row){ .id = (char *) "kept1",
+                                    .name = (char *) "new",
+                                    .goal = (char *) "another",
+                                    .image = (char *) "host",
+                                    .services = (char *) "[]" };
+        assert_int_equal(boxes_restored(s->db, &changed, NULL), 0);
+        assert_int_equal(boxes_get(s->db, a, "kept1", &row, NULL), 0);
+        assert_string_equal(row.state, "running");
+        assert_string_equal(row.name, "new");
+        assert_string_equal(row.goal, "another");
+        assert_int_equal(row.restorable_until, 0);
+        assert_int_equal(row.ended_at, 0);
+        assert_null(row.why);
+        box_row_done(&row);
+        assert_int_equal(boxes_used(s->db, "kept1", 1), 0); /* never backwards */
+        assert_int_equal(boxes_get(s->db, a, "kept1", &row, NULL), 0);
+        assert_true(row.used_at > 1);
+        box_row_done(&row);
+        /* lost without files: nothing to restore, nothing that expires */
+        assert_int_equal(boxes_end(s->db, "kept1", "lost", NULL, 0, NULL), 0);
+        expired = 0;
+        assert_int_equal(boxes_each_expired(s->db, INT64_MAX, count_id, &expired), 0);
+        assert_int_equal(expired, 0);
+}
+
 int main(void)
 {
         const struct CMUnitTest tests[] = {
@@ -327,6 +379,7 @@ int main(void)
                 cmocka_unit_test_setup_teardown(test_steps_are_kept_and_bounded, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_open_steps_are_closed_after_a_restart, scratch_setup,
                                                 scratch_teardown),
+                cmocka_unit_test_setup_teardown(test_an_end_and_a_restore, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_keys, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_agents_and_sessions, scratch_setup, scratch_teardown),
                 cmocka_unit_test_setup_teardown(test_secrets, scratch_setup, scratch_teardown),
