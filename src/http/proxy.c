@@ -78,6 +78,15 @@ static void keep(struct exchange *x)
         stream_watch(u->stream, kept_gone, u);
 }
 
+/* RFC 9110 §9.2.2, of those methods that services hold to it. */
+static bool repeatable(const struct exchange *x)
+{
+        struct str m = x->c->head->method;
+
+        return (str_eq(m, STR("GET")) || str_eq(m, STR("HEAD")) || str_eq(m, STR("OPTIONS"))) && !call_has_body(x->c) &&
+               !x->c->head->upgrade;
+}
+
 /* The kept connection, if it is to this service, quiet and open. */
 static struct stream *take_kept(struct exchange *x, int64_t *idle_ms)
 {
@@ -91,20 +100,13 @@ static struct stream *take_kept(struct exchange *x, int64_t *idle_ms)
         *idle_ms = loop_now() - u->since;
         free(u);
         stream_watch(s, NULL, NULL);
-        /* Bytes without a question belong to nobody: such a connection is not trusted. */
-        if (same && *idle_ms < KEEP_MS && !stream_dead(s) && stream_try_read(s, &c, 1) == -EAGAIN)
+        /* Bytes without a question belong to nobody: such a connection is not trusted. What came so far was seen while
+         * the connection was watched; what must not be sent twice is worth one more look. */
+        bool quiet = !s->in.len && !stream_dead(s) && (repeatable(x) || stream_try_read(s, &c, 1) == -EAGAIN);
+        if (same && *idle_ms < KEEP_MS && quiet)
                 return s;
         stream_close(s);
         return NULL;
-}
-
-/* RFC 9110 §9.2.2, of those methods that services hold to it. */
-static bool repeatable(const struct exchange *x)
-{
-        struct str m = x->c->head->method;
-
-        return (str_eq(m, STR("GET")) || str_eq(m, STR("HEAD")) || str_eq(m, STR("OPTIONS"))) && !call_has_body(x->c) &&
-               !x->c->head->upgrade;
 }
 
 static int coroutine_fn connect_service(struct exchange *x, bool fresh, struct err *e)
@@ -297,6 +299,8 @@ static int relay_some(struct exchange *x)
         char *p = loop_scratch() + FRONT;
         size_t n = LOOP_SCRATCH - 2 * FRONT;
 
+        if (!x->up->in.len && !x->up->in_err && !x->up->maybe_readable)
+                return -EAGAIN;
         if (x->answer.framing == H1_LENGTH && n > x->answer.left)
                 n = (size_t) x->answer.left;
         ssize_t got = stream_try_read(x->up, p, n);
@@ -375,22 +379,19 @@ static int coroutine_fn read_head(struct exchange *x, int64_t timeout_ms, struct
         int64_t until = deadline_in(timeout_ms);
 
         for (;;) {
+                int r = x->up ? stream_wait_readable(x->up, deadline_left(until)) : -ECANCELED;
+                if (r < 0)
+                        return err_sys(e, r, "waiting for the answer");
                 char *p = loop_scratch() + FRONT;
                 ssize_t n = x->up ? stream_try_read(x->up, p, LOOP_SCRATCH - 2 * FRONT) : -ECANCELED;
-
-                if (n == -EAGAIN) {
-                        int r = stream_wait_readable(x->up, deadline_left(until));
-
-                        if (r < 0)
-                                return err_sys(e, r, "waiting for the answer");
+                if (n == -EAGAIN)
                         continue;
-                }
                 if (n <= 0) {
                         *silent = !x->in.len && n != -ECANCELED;
                         return n == -ECANCELED ? err_sys(e, (int) n, "waiting for the answer")
                                                : err_set(e, -ECONNRESET, "the connection ended without an answer");
                 }
-                int r = parse_head(x, p, (size_t) n, ret, e);
+                r = parse_head(x, p, (size_t) n, ret, e);
                 if (r != 0)
                         return r;
         }
