@@ -33,7 +33,9 @@ struct control_config {
         size_t warm;        /* boxes that may stand ready; 0: none */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
-        unsigned char link_key[32]; /* signs download links */
+        const char *scene_domain;   /* "boxes.example.com", with "https://" or a port when a proxy is before us; NULL:
+                                       localhost */
+        unsigned char link_key[32]; /* signs download links, and makes the keys of scenes */
 };
 
 struct control {
@@ -114,7 +116,7 @@ size_t control_running(const struct control *c);
 int64_t control_boxes_max(const struct control *c);
 
 /* JSON of a box's services with their addresses, from the row (wires.c). */
-void box_write_services(struct jw *w, const struct box_row *row);
+void box_write_services(struct jw *w, const struct control *c, const struct box_row *row);
 
 /* ---- images (image.c) ---- */
 

@@ -332,7 +332,7 @@ char *wires_wiring_text(const struct wires *w)
 
 /* ---- writing ---- */
 
-void box_write_services(struct jw *w, const struct box_row *row)
+void box_write_services(struct jw *w, const struct control *c, const struct box_row *row)
 {
         _cleanup_wires_ struct wires all;
 
@@ -424,7 +424,7 @@ void wires_write(struct jw *w, struct control *c, const struct box_row *row)
         _cleanup_wires_ struct wires all;
 
         wires_read(row, &all);
-        box_write_services(w, row);
+        box_write_services(w, c, row);
         if (all.external_base_url)
                 jw_kstr(w, "externalBaseUrl", all.external_base_url);
         if (all.scene_path_count) {

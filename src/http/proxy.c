@@ -120,6 +120,12 @@ static int coroutine_fn connect_service(struct exchange *x, bool fresh, struct e
         return x->up ? 0 : x->t->dial(x->t->arg, &x->up, e);
 }
 
+static void moved(const struct exchange *x)
+{
+        if (x->t->moved_ms)
+                *x->t->moved_ms = loop_now();
+}
+
 /* ---- the request ---- */
 
 static bool short_body(const struct call *c)
@@ -171,6 +177,7 @@ static int coroutine_fn upload_pieces(struct exchange *x, char *p)
                 }
                 if (!x->up)
                         return -ECANCELED;
+                moved(x);
                 if (n == 0)
                         return chunked ? stream_write(x->up, "0\r\n\r\n", 5, WRITE_MS) : 0;
                 size_t len = (size_t) n;
@@ -306,6 +313,7 @@ static int relay_some(struct exchange *x)
         ssize_t got = stream_try_read(x->up, p, n);
         if (got < 0)
                 return (int) got;
+        moved(x);
         if (got > 0)
                 return relay(x, p, (size_t) got);
         if (x->answer.framing != H1_UNTIL_CLOSE)

@@ -9,11 +9,13 @@
 #include "base/mem.h"
 #include "control/exec_left.h"
 #include "control/pool.h"
+#include "control/scene.h"
 #include "control/tool.h"
 #include "control/wires.h"
 #include "http/server.h"
 #include "loop/loop.h"
 #include "web/front.h"
+#include "web/scenes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +35,7 @@
 #define WARM_DEFAULT 4
 
 struct options {
-        const char *state, *listen, *boxhost_socket;
+        const char *state, *listen, *boxhost_socket, *scene_domain;
         enum log_level level;
         const char *allow_net[EXTRA_MAX + 1];
         const char *hosts[EXTRA_MAX + 1];
@@ -56,6 +58,7 @@ struct server {
         struct tools *tools;
         struct mcp_server *mcp;
         struct http_server *http;
+        struct scenes *scenes;
         struct front front;
         char origin[160];
         int exit_code;
@@ -103,7 +106,7 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA };
+        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA, OPT_SCENE_DOMAIN };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
                                                { "boxhost", required_argument, NULL, 'b' },
@@ -112,6 +115,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "host", required_argument, NULL, 'H' },
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
                                                { "warm", required_argument, NULL, OPT_WARM },
+                                               { "scene-domain", required_argument, NULL, OPT_SCENE_DOMAIN },
                                                { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
                                                { 0 } };
         int c;
@@ -154,6 +158,14 @@ static int parse_options(int argc, char **argv, struct options *o)
                                 return complain("serve", EXIT_USAGE, "--warm is a number from 0 (none) to %d",
                                                 POOL_MOST);
                         break;
+                case OPT_SCENE_DOMAIN:
+                        if (!scene_domain_ok(optarg))
+                                return complain("serve", EXIT_USAGE,
+                                                "--scene-domain is the name below which scenes are found, as in "
+                                                "boxes.example.com or https://boxes.example.com; got \"%.100s\"",
+                                                optarg);
+                        o->scene_domain = optarg;
+                        break;
                 case OPT_METADATA:
                         o->allow_metadata = true;
                         break;
@@ -165,7 +177,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
                                 "[--warm N] [--allow-net CIDR]…"
-                                " [--host NAME]… [--allow-client-metadata] [--log-level L]");
+                                " [--host NAME]… [--scene-domain NAME] [--allow-client-metadata] [--log-level L]");
         return 0;
 }
 
@@ -310,6 +322,7 @@ static int start_control(struct server *s, struct err *e)
         struct control_config cfg = { .origin = s->origin,
                                       .boxes_max = (int64_t) s->o->boxes_max,
                                       .warm = (size_t) s->o->warm,
+                                      .scene_domain = s->o->scene_domain,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -327,6 +340,8 @@ static int start_control(struct server *s, struct err *e)
                 memcpy(auth.secret, cfg.link_key, sizeof auth.secret);
                 r = auth_new(&auth, &s->auth, e);
         }
+        if (r == 0)
+                s->scenes = scenes_new(s->control, s->auth);
         return r;
 }
 
@@ -337,6 +352,7 @@ static void wire_front(struct server *s)
                                    .mcp = s->mcp,
                                    .http = s->http,
                                    .db = s->db,
+                                   .scenes = s->scenes,
                                    .host = s->host,
                                    .port = s->port,
                                    .extra_hosts = s->o->hosts,
@@ -364,6 +380,7 @@ static void coroutine_fn stop_main(void *arg)
         struct server *s = arg;
 
         mcp_server_drain(s->mcp);
+        scenes_stop(s->scenes);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
         pool_stop(s->control->pool);
@@ -408,6 +425,7 @@ static int run(struct server *s, struct err *e)
         loop_run();
         http_server_free(s->http);
         mcp_server_free(s->mcp);
+        scenes_free(s->scenes);
         auth_free(s->auth);
         tools_free(s->tools);
         control_free(s->control);
