@@ -3,11 +3,13 @@ WebSocket messages. nginx has one worker, kept connections to the service and no
 way to the service as the server has: its listening socket is this machine's, its connections are made inside the box's network."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from benchlib import TOP, Row, median, note
 
@@ -42,8 +44,8 @@ http {{ access_log off; keepalive_requests 100000000; client_max_body_size 0; cl
 class Side:
     """One way to the service: an address, and the Host that is asked for."""
 
-    def __init__(self, port, host, echo_host=None):
-        self.port, self.host, self.echo_host = port, host, echo_host or host
+    def __init__(self, port, host, echo_host=None, pids=lambda: ()):
+        self.port, self.host, self.echo_host, self.pids = port, host, echo_host or host, pids
 
     def wrk(self, connections, seconds):
         done = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-H", f"Host: {self.host}",
@@ -51,9 +53,21 @@ class Side:
         if "Non-2xx" in done or "Socket errors" in done:
             raise RuntimeError(done)
         rate = float(done.split("Requests/sec:")[1].split()[0])
-        middle = done.split("50%")[1].split()[0]
-        scale = next(factor for unit, factor in (("us", 1), ("ms", 1000), ("s", 1e6)) if middle.endswith(unit))
-        return rate, float(middle.rstrip("ums")) * scale
+        middle, unit = re.search(r"^\s+50%\s+([0-9.]+)(us|ms|s)$", done, re.M).groups()
+        return rate, float(middle) * {"us": 1, "ms": 1e3, "s": 1e6}[unit]
+
+    def cpu_each(self, seconds):
+        """Microseconds of processor for one request."""
+        before = self.cpu()
+        rate, _ = self.wrk(32, seconds)
+        return (self.cpu() - before) / (rate * seconds) * 1e6
+
+    def cpu(self):
+        total = 0
+        for pid in self.pids():
+            times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            total += int(times[11]) + int(times[12])
+        return total / os.sysconf("SC_CLK_TCK")
 
     def curl(self, path, *more, host=None):
         done = subprocess.run(["curl", "-sS", "-f", "-o", "/dev/null", "-w", "%{speed_download} %{speed_upload}", "-H", f"Host: {host or self.host}", "-H", "Expect:",
@@ -130,6 +144,8 @@ def rows(bench, sides):
     rounds, seconds = bench.rounds(7, 2), bench.rounds(3, 1)
     ours, other = rounds_of(rounds, sides, lambda s: s.wrk(32, seconds)[0])
     yield Row("requests, 32 at once", median(ours), "nginx", median(other), median(ours) / median(other), "1/s", at_least=0.9)
+    ours, other = rounds_of(rounds, sides, lambda s: s.cpu_each(seconds))
+    yield Row("processor for a request", median(ours), "nginx", median(other), median(other) / median(ours), "us", at_least=0.9)
     ours, other = rounds_of(rounds, sides, lambda s: s.wrk(1, seconds)[1])
     yield Row("one request, median", median(ours), "nginx", median(other), median(other) / median(ours), "us", at_least=0.9)
     ours, other = rounds_of(rounds, sides, lambda s: s.curl("/large")[0])
@@ -150,8 +166,8 @@ def run(bench):
     (web, echo), pid = service_box(bench, instance)
     process, port = peer(bench, pid)
     try:
-        mine = Side(instance.port, web.host, echo.host)
-        theirs = Side(port, f"127.0.0.1:{port}")
+        mine = Side(instance.port, web.host, echo.host, lambda: [instance.process.pid])
+        theirs = Side(port, f"127.0.0.1:{port}", pids=lambda: Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
         yield from rows(bench, (mine, theirs))
         with open(f"/proc/{instance.process.pid}/status") as f:
             resident = next(line.split()[1] for line in f if line.startswith("VmRSS"))
