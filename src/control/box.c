@@ -3,7 +3,6 @@
 #include "control/pool.h"
 #include "control/secrets.h"
 #include "control/wires.h"
-#include "control/scene.h"
 
 #include "base/clock.h"
 #include "base/ids.h"

@@ -10,28 +10,6 @@
 /* What remains of a label beside box and key. */
 #define NAME_MAX_IN(box) (SCENE_LABEL_MAX - SCENE_KEY_LEN - 4 - strlen(box))
 
-void scene_services_read(const char *services_json, struct scene_services *ret)
-{
-        _cleanup_json_ struct json *all = NULL;
-
-        ret->count = 0;
-        if (json_parse(services_json, strlen(services_json), &all, NULL) < 0)
-                return;
-        for (size_t i = 0; i < json_len(all) && ret->count < SCENE_SERVICES_MAX; i++) {
-                const struct json *s = json_at(all, i);
-                struct scene_service *to = &ret->list[ret->count];
-                int64_t port = json_get_int(s, "port", 0), target = json_get_int(s, "targetPort", port);
-
-                if (port < 1 || port > UINT16_MAX || target < 1 || target > UINT16_MAX)
-                        continue;
-                *to = (struct scene_service){ .port = (uint16_t) port,
-                                              .target_port = (uint16_t) target,
-                                              .web = json_get_bool(s, "web", false) };
-                (void) snprintf(to->name, sizeof to->name, "%s", json_get_str(s, "name", ""));
-                ret->count++;
-        }
-}
-
 void scene_key(const struct control *c, const char *box, char ret[static SCENE_KEY_LEN + 1])
 {
         static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
@@ -51,11 +29,11 @@ void scene_key(const struct control *c, const char *box, char ret[static SCENE_K
         ret[at] = '\0';
 }
 
-void scene_label(const struct control *c, const char *box, const struct scene_services *s, size_t index,
+void scene_label(const struct control *c, const char *box, const struct wires *s, size_t index,
                  char ret[static SCENE_LABEL_MAX + 1])
 {
         char key[SCENE_KEY_LEN + 1];
-        const char *name = s->list[index].name;
+        const char *name = s->wire[index].name;
 
         scene_key(c, box, key);
         /* "xn--" announces Punycode (RFC 5890 §2.3.1). */
@@ -65,8 +43,7 @@ void scene_label(const struct control *c, const char *box, const struct scene_se
                 (void) snprintf(ret, SCENE_LABEL_MAX + 1, "%s--%s--%s", name, box, key);
 }
 
-int scene_origin(const struct control *c, const char *box, const struct scene_services *s, size_t index,
-                 struct buf *out)
+int scene_origin(const struct control *c, const char *box, const struct wires *s, size_t index, struct buf *out)
 {
         char label[SCENE_LABEL_MAX + 1];
         const char *scheme = "http", *domain = c->cfg.scene_domain, *port = strrchr(c->origin, ':');
@@ -117,15 +94,15 @@ bool scene_key_ok(const struct control *c, const char *box, struct str key)
         return mem_equal(want, given, SCENE_KEY_LEN);
 }
 
-int scene_service_find(const struct scene_services *s, struct str name)
+int scene_service_find(const struct wires *s, struct str name)
 {
         uint64_t place;
 
         for (size_t i = 0; i < s->count; i++)
-                if (str_ieq(name, str_of(s->list[i].name)))
+                if (str_ieq(name, str_of(s->wire[i].name)))
                         return (int) i;
         /* No service's name begins with a digit. */
-        if (parse_u64(name, SCENE_SERVICES_MAX, &place) == 0 && place < s->count)
+        if (parse_u64(name, WIRES_MAX, &place) == 0 && place < s->count)
                 return (int) place;
         return -ENOENT;
 }
@@ -170,8 +147,8 @@ bool scene_host_label(const struct control *c, struct str host, struct str *ret_
         return !memchr(ret_label->p, '.', ret_label->n);
 }
 
-static void write_one(struct jw *w, const char *key, const struct control *c, const char *box,
-                      const struct scene_services *s, size_t index)
+static void write_one(struct jw *w, const char *key, const struct control *c, const char *box, const struct wires *s,
+                      size_t index)
 {
         _cleanup_buf_ struct buf url = BUF_MAX(512);
 
@@ -179,21 +156,20 @@ static void write_one(struct jw *w, const char *key, const struct control *c, co
                 jw_kstr(w, key, buf_cstr(&url));
 }
 
-void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct scene_services *s,
-                     size_t index)
+void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct wires *s, size_t index)
 {
         write_one(w, "url", c, box, s, index);
 }
 
 void scene_write_box(struct jw *w, const struct control *c, const struct box_row *row)
 {
-        struct scene_services s;
+        _cleanup_wires_ struct wires s;
         size_t web = 0;
 
-        scene_services_read(row->services, &s);
+        wires_read(row, &s);
         if (!s.count)
                 return;
-        while (web < s.count && !s.list[web].web)
+        while (web < s.count && !s.wire[web].web)
                 web++;
         write_one(w, "sceneUrl", c, row->id, &s, 0);
         write_one(w, "webUrl", c, row->id, &s, web < s.count ? web : 0);

@@ -8,24 +8,10 @@
 #pragma once
 
 #include "base/buf.h"
-#include "control/control.h"
+#include "control/wires.h"
 
 #define SCENE_KEY_LEN 26   /* 128 bits in lower-case base32 (RFC 4648 §6) */
 #define SCENE_LABEL_MAX 63 /* RFC 1035 §2.3.4 */
-#define SCENE_SERVICES_MAX 32
-
-struct scene_service {
-        char name[64];
-        uint16_t port, target_port; /* the port others use; where its process listens */
-        bool web;
-};
-
-/* What a box declares, in order. */
-struct scene_services {
-        struct scene_service list[SCENE_SERVICES_MAX];
-        size_t count;
-};
-void scene_services_read(const char *services_json, struct scene_services *ret);
 
 void scene_key(const struct control *c, const char *box, char ret[static SCENE_KEY_LEN + 1]);
 
@@ -33,11 +19,10 @@ void scene_key(const struct control *c, const char *box, char ret[static SCENE_K
  * The first label of a service's host name. A name that is too long for it, or that browsers would take for an encoded
  * one, is told by its place among the services instead.
  */
-void scene_label(const struct control *c, const char *box, const struct scene_services *s, size_t index,
+void scene_label(const struct control *c, const char *box, const struct wires *s, size_t index,
                  char ret[static SCENE_LABEL_MAX + 1]);
 /* "http://…" without a slash, of the service at index. */
-int scene_origin(const struct control *c, const char *box, const struct scene_services *s, size_t index,
-                 struct buf *out);
+int scene_origin(const struct control *c, const char *box, const struct wires *s, size_t index, struct buf *out);
 
 /* Parts of a label; false when it has not the form of one. Nothing of it is checked. */
 struct scene_name {
@@ -47,7 +32,7 @@ bool scene_name_parse(struct str label, struct scene_name *ret);
 /* Compares in constant time. */
 bool scene_key_ok(const struct control *c, const char *box, struct str key);
 /* Which service a name's first part means, or -ENOENT. */
-int scene_service_find(const struct scene_services *s, struct str name);
+int scene_service_find(const struct wires *s, struct str name);
 
 /* Whether s can be a scenes' domain: a host name, with "http://" or "https://" before it and a port behind it or not.
  */
@@ -59,6 +44,5 @@ bool scene_host_label(const struct control *c, struct str host, struct str *ret_
 
 /* "url" of a service, and "sceneUrl" (the first) and "webUrl" (the first with web, else the first) of a box. Nothing is
  * written when there is none. */
-void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct scene_services *s,
-                     size_t index);
+void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct wires *s, size_t index);
 void scene_write_box(struct jw *w, const struct control *c, const struct box_row *row);

@@ -1,6 +1,7 @@
 #include "control/wires.h"
 
 #include "control/external.h"
+#include "control/scene.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -349,6 +350,7 @@ void box_write_services(struct jw *w, const struct control *c, const struct box_
                 if (one->mode == WIRE_LINK)
                         jw_kstr(w, "fromBox", one->from_box);
                 jw_kbool(w, "web", one->web);
+                scene_write_url(w, c, row->id, &all, i);
                 jw_end(w);
         }
         jw_end(w);

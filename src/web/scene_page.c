@@ -63,10 +63,11 @@ void coroutine_fn scene_page_unknown(struct auth *a, struct call *call)
                                 "there is nothing to see at this address: it may be misspelt, or its box is gone");
 }
 
-void coroutine_fn scene_page_failed(struct auth *a, struct call *call, const struct scene_route *route, int r,
-                                    const struct err *e)
+void coroutine_fn scene_page_failed(struct auth *a, struct call *call, const struct scene_route *route, bool leaves,
+                                    int r, const struct err *e)
 {
-        bool down = r == -ECONNREFUSED, stopped = r == -ESTALE || r == -ENOENT || r == -EAGAIN;
+        bool own = !leaves && route->services.wire[route->index].mode == WIRE_BOX;
+        bool down = own && r == -ECONNREFUSED, stopped = own && (r == -ESTALE || r == -ENOENT || r == -EAGAIN);
         unsigned status = stopped ? 503 : r == -ETIMEDOUT ? 504 : 502;
 
         if (wants_page(call)) {

@@ -10,6 +10,6 @@
 
 /* Wrong key, unknown box, unknown service: one and the same answer. */
 void coroutine_fn scene_page_unknown(struct auth *a, struct call *call);
-/* r and e as proxy_serve gave them. */
-void coroutine_fn scene_page_failed(struct auth *a, struct call *call, const struct scene_route *route, int r,
-                                    const struct err *e);
+/* r and e as proxy_serve gave them; leaves: the request went to externalBaseUrl. */
+void coroutine_fn scene_page_failed(struct auth *a, struct call *call, const struct scene_route *route, bool leaves,
+                                    int r, const struct err *e);

@@ -1,6 +1,7 @@
 #include "web/scene_route.h"
 
 #include "base/mem.h"
+#include "http/url.h"
 #include "loop/loop.h"
 
 #include <errno.h>
@@ -18,6 +19,8 @@ void scene_route_unref(struct scene_route *r)
 {
         if (!r || --r->refs)
                 return;
+        wires_done(&r->services);
+        free(r->outside);
         free(r->host);
         free(r);
 }
@@ -34,17 +37,17 @@ static void unref_attached(void *p)
 
 uint16_t scene_route_port(const struct scene_route *r)
 {
-        return r->services.list[r->index].target_port;
+        return r->services.wire[r->index].target_port;
 }
 
 const char *scene_route_service(const struct scene_route *r)
 {
-        return r->services.list[r->index].name;
+        return r->services.wire[r->index].name;
 }
 
 static int add_inner(const struct scene_route *r, size_t index, struct buf *out)
 {
-        uint16_t port = r->services.list[index].target_port;
+        uint16_t port = r->services.wire[index].target_port;
 
         return port == 80 ? buf_adds(out, "http://localhost") : buf_addf(out, "http://localhost:%u", port);
 }
@@ -80,12 +83,12 @@ static bool is_here(struct str host)
  * its name and the port others use. */
 static int inner_service(const struct scene_route *r, struct str host, uint64_t port)
 {
-        const struct scene_service *mine = &r->services.list[r->index];
+        const struct wire *mine = &r->services.wire[r->index];
 
         if (is_here(host) && (port == mine->target_port || port == mine->port))
                 return (int) r->index;
         for (size_t i = 0; i < r->services.count; i++) {
-                const struct scene_service *s = &r->services.list[i];
+                const struct wire *s = &r->services.wire[i];
 
                 if (is_here(host) ? port == s->target_port : str_ieq(host, str_of(s->name)) && port == s->port)
                         return (int) i;
@@ -114,6 +117,59 @@ static int outward(void *arg, struct str origin, struct buf *out)
         return e == 0 ? 1 : 0;
 }
 
+/* Outside a page of this scene is one of that origin; what it redirects to comes back. */
+static int leave(void *arg, struct str origin, struct buf *out)
+{
+        const struct scene_route *r = arg;
+        _cleanup_buf_ struct buf drop = BUF_MAX(512);
+
+        if (str_ieq(origin, str_of(r->outer_origin)))
+                return buf_adds(out, r->outside->origin) == 0 ? 1 : -ENOBUFS;
+        return inward(arg, origin, &drop) ? -EACCES : 0;
+}
+
+static int come_back(void *arg, struct str origin, struct buf *out)
+{
+        const struct scene_route *r = arg;
+
+        if (!str_ieq(origin, str_of(r->outside->origin)))
+                return 0;
+        return buf_adds(out, r->outer_origin) == 0 ? 1 : 0;
+}
+
+static void fill_outside(struct scene_route *r)
+{
+        struct url u;
+
+        if (!r->services.external_base_url || url_parse(r->services.external_base_url, &u, NULL) < 0)
+                return;
+        struct scene_outside *o = r->outside = xcalloc(1, sizeof *o);
+        const char *open = strchr(u.host, ':') ? "[" : "", *close = open[0] ? "]" : "";
+        if (u.port == (u.https ? 443 : 80))
+                (void) snprintf(o->host, sizeof o->host, "%s%s%s", open, u.host, close);
+        else
+                (void) snprintf(o->host, sizeof o->host, "%s%s%s:%u", open, u.host, close, u.port);
+        (void) snprintf(o->origin, sizeof o->origin, "%s://%s", u.https ? "https" : "http", o->host);
+        (void) snprintf(o->base, sizeof o->base, "%s", cstr_eq(u.path, "/") ? "" : u.path);
+        (void) snprintf(o->key, sizeof o->key, "outside %.80s", o->origin);
+        o->policy = (struct proxy_policy){ .host = o->host,
+                                           .base = o->base,
+                                           .inward = leave,
+                                           .outward = come_back,
+                                           .private_cookies = private_cookies,
+                                           .more = more_headers,
+                                           .arg = r };
+}
+
+bool scene_route_leaves(const struct scene_route *r, const struct call *call)
+{
+        if (!r->outside)
+                return false;
+        /* scenePaths are those of sceneUrl, the first service's. */
+        return r->services.wire[r->index].mode == WIRE_EXTERNAL ||
+               (r->index == 0 && wires_scene_path(&r->services, call_path(call)));
+}
+
 static void fill(struct scene_route *r, const struct call *call)
 {
         struct str host = call_host(call);
@@ -129,7 +185,9 @@ static void fill(struct scene_route *r, const struct call *call)
         else
                 (void) snprintf(r->inner, sizeof r->inner, "localhost:%u", port);
         (void) snprintf(r->inner_origin, sizeof r->inner_origin, "http://%s", r->inner);
-        (void) snprintf(r->key, sizeof r->key, "%s:%u", r->box, port);
+        const struct wire *w = &r->services.wire[r->index];
+        (void) snprintf(r->key, sizeof r->key, "%s %s %u %s", r->box, wire_mode_name(w->mode), port, w->from_box);
+        fill_outside(r);
         /* The forwarded host has no key in it, and agrees with Origin: frameworks compare the two. The scheme agrees as
          * well, since a service of its own knows of no TLS (docs/scenes.md). */
         r->policy = (struct proxy_policy){ .host = r->inner,
@@ -158,7 +216,7 @@ static int resolve(struct scene_route *r, const struct scene_name *name, struct 
         if (err < 0)
                 return err;
         (void) snprintf(r->account, sizeof r->account, "%s", row.account);
-        scene_services_read(row.services, &r->services);
+        wires_read(&row, &r->services);
         box_row_done(&row);
         int index = scene_service_find(&r->services, name->service);
         if (index < 0)

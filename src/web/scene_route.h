@@ -14,14 +14,24 @@ struct scene_route {
         int64_t until; /* loop_now() up to which it may be used without looking again */
         char *host;    /* as the client wrote it */
         char box[33], account[16];
-        struct scene_services services;
+        struct wires services;
         size_t index;   /* the service among them */
         char inner[32]; /* "localhost:5173" */
         char inner_origin[40];
         char outer_origin[320];
-        char key[48]; /* names the service for the proxy */
+        char key[96]; /* names the service for the proxy */
+        struct proxy_policy policy;
+        struct scene_outside *outside; /* where externalBaseUrl leads; NULL: the box has none */
+};
+
+/* The same for requests that leave the box (wires.h): a name in mode external, and scenePaths. */
+struct scene_outside {
+        char host[300], origin[320], base[2048], key[96];
         struct proxy_policy policy;
 };
+
+/* Whether this request of the route goes to externalBaseUrl. */
+bool scene_route_leaves(const struct scene_route *r, const struct call *call);
 
 /* The route of a call's Host; *ret a reference, or NULL when it is no scene's name at all. -ENOENT: it is one, and
  * there is nothing to see: wrong key, unknown box, unknown service, all the same. -EIO: the store. */

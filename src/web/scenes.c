@@ -2,7 +2,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
-#include "control/dial.h"
+
 #include "loop/loop.h"
 #include "web/scene_page.h"
 #include "web/scene_route.h"
@@ -155,6 +155,7 @@ struct request {
         struct scenes *scenes;
         struct scene_route *route;
         struct scene_box *box;
+        bool leaves; /* to externalBaseUrl */
         struct traffic traffic;
 };
 
@@ -184,17 +185,32 @@ size_t scenes_tunnels(const struct scenes *s)
 
 /* ---- requests ---- */
 
+/* By the table as it is now: only a connection that is made asks for it. */
+static int coroutine_fn connect_service(const struct request *q, struct stream **ret, struct err *e)
+{
+        struct wire w = q->route->services.wire[q->route->index];
+        struct box_row row = { 0 };
+        int r = boxes_get(q->scenes->c->db, NULL, q->box->id, &row, e);
+
+        if (r < 0)
+                return r;
+        if (q->leaves && w.mode != WIRE_EXTERNAL)
+                w = (struct wire){ .mode = WIRE_EXTERNAL }; /* of scenePaths: no name of the box's */
+        r = wire_connect(q->scenes->c, &row, &w, ret, e);
+        box_row_done(&row);
+        return r;
+}
+
 static int coroutine_fn dial(void *arg, struct stream **ret, struct err *e)
 {
         struct request *q = arg;
-        uint16_t port = scene_route_port(q->route);
-        int r = guest_dial(q->scenes->c, q->box->id, port, ret, e);
+        int r = connect_service(q, ret, e);
 
-        if (r != -ENOENT)
+        if (r != -ENOENT || q->leaves)
                 return r;
         /* It fell asleep or ended since it was last used. */
         r = use_box(q->scenes, q->box, e);
-        return r < 0 ? r : guest_dial(q->scenes->c, q->box->id, port, ret, e);
+        return r < 0 ? r : connect_service(q, ret, e);
 }
 
 /* The page that says that nothing answers asks again and again: nobody uses a box by that. */
@@ -205,13 +221,14 @@ static bool only_asks(const struct request *q, const struct call *call)
 
 static int coroutine_fn serve_awake(struct request *q, struct call *call, struct err *e)
 {
-        struct proxy_target target = { .policy = &q->route->policy,
-                                       .key = q->route->key,
+        struct proxy_target target = { .policy = q->leaves ? &q->route->outside->policy : &q->route->policy,
+                                       .key = q->leaves ? q->route->outside->key : q->route->key,
                                        .dial = dial,
                                        .upgraded = upgraded,
                                        .moved_ms = &q->traffic.moved_ms,
                                        .arg = q };
-        int r = used_lately(q->scenes, q->box) || only_asks(q, call) ? 0 : use_box(q->scenes, q->box, e);
+        bool awake = q->leaves || used_lately(q->scenes, q->box) || only_asks(q, call);
+        int r = awake ? 0 : use_box(q->scenes, q->box, e);
 
         return r < 0 ? r : proxy_serve(call, &target, e);
 }
@@ -226,7 +243,7 @@ static void coroutine_fn serve(struct request *q, struct call *call)
         int r = serve_awake(q, call, &e);
         list_remove(&q->traffic.link);
         if (r < 0)
-                scene_page_failed(q->scenes->a, call, q->route, r, &e);
+                scene_page_failed(q->scenes->a, call, q->route, q->leaves, r, &e);
         q->box->requests--;
 }
 
@@ -244,7 +261,9 @@ bool coroutine_fn scenes_handle(struct scenes *s, struct call *call)
                 (void) call_add_header(call, "Retry-After", "2");
                 (void) call_reply_error(call, 503, "unavailable", "%s", err_text(&e));
         } else {
-                struct request q = { .scenes = s, .route = route, .box = box_of(s, route) };
+                struct request q = {
+                        .scenes = s, .route = route, .box = box_of(s, route), .leaves = scene_route_leaves(route, call)
+                };
 
                 if (q.box->requests >= REQUESTS_PER_BOX) {
                         (void) call_add_header(call, "Retry-After", "2");

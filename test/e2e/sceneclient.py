@@ -123,14 +123,16 @@ class WebSocket:
 class Box:
     """A box whose services are those of scenes/service.py, running."""
 
-    def __init__(self, instance, client, services, run=True):
+    def __init__(self, instance, client, services, run=True, **more):
         self.instance, self.client = instance, client
-        self.data = client.tool("sandbox_start", {"goal": "scenes", "services": services}).data
+        started = client.tool("sandbox_start", {"goal": "scenes", "services": services, **more})
+        assert not started.is_error, started.text
+        self.data = started.data
         self.id = self.data["id"]
         self.scenes = {s["name"]: Scene(instance, s["url"]) for s in self.data["services"]}
         put(client, self.id, "svc", ("service.py", HERE / "scenes" / "service.py"))
-        for s in services if run else ():
-            self.serve(s["name"])
+        for name in run if isinstance(run, list) else [s["name"] for s in services] if run else ():
+            self.serve(name)
 
     def target(self, name):
         return next(s["targetPort"] for s in self.data["services"] if s["name"] == name)

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from instance import until
@@ -316,3 +317,65 @@ def test_smuggling_requests(two):
     scene = Scene(web.instance, web.url)
     for box in two * 3:
         assert scene.ask("/head", keep=True, host=box.scenes["web"].host).json()["name"] == f"web-{box.id}"
+
+
+# ---------------------------------------------------------------- what the wiring says
+class Outside(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        if self.path.endswith("/moved"):
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/base/api/there")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = json.dumps({"line": [self.command, self.path], "fields": [[k.lower(), v] for k, v in self.headers.items()], "name": "outside"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_paths_and_names_that_lead_elsewhere(new_server):
+    outside = ThreadingHTTPServer(("127.0.0.1", 0), Outside)
+    threading.Thread(target=outside.serve_forever, daemon=True).start()
+    authority = f"127.0.0.1:{outside.server_address[1]}"
+    server = new_server(arguments=["--allow-net", "127.0.0.0/8"])
+    client = server.client()
+    other = Box(server, client, [{"name": "db", "port": 8000}])
+    box = Box(server, client, [{"name": "web", "port": 8000, "web": True}, {"name": "api", "port": 8080}, {"name": "db", "port": 8000, "targetPort": 8001}],
+              externalBaseUrl=f"http://{authority}/base", run=["web"])
+    web, api, db = (box.scenes[name] for name in ("web", "api", "db"))
+
+    def wire(**arguments):
+        answer = client.tool("sandbox_wire", {"id": box.id, **arguments})
+        assert not answer.is_error, answer.text
+        return answer.data
+
+    def settled(ask, good):
+        return until(lambda: (lambda a: a if good(a) else None)(ask()))
+    assert settled(lambda: web.ask("/a"), lambda a: a.status == 200).json()["line"] == ["GET", "/base/a"]  # with externalBaseUrl all names begin there
+    for name in ("web", "api", "db"):
+        wire(service=name, mode="box")
+    table = wire(scenePaths=["/api"])
+    assert table["services"][0]["url"] == web.url + "/"  # one table, with the addresses
+    seen = settled(lambda: web.ask("/api/x?y=1", headers={"Origin": web.origin, "Referer": web.origin + "/p", "Cookie": "psbx_1_session=s"}),
+                   lambda a: a.json().get("name") == "outside")
+    assert seen.json()["line"] == ["GET", "/base/api/x?y=1"] and fields(seen, "host") == [authority]
+    assert fields(seen, "origin") == [f"http://{authority}"] and fields(seen, "referer") == [f"http://{authority}/p"]
+    assert fields(seen, "cookie") == [] and fields(seen, "x-forwarded-host") == [] and web.host not in seen.body.decode()
+    assert web.ask("/api/moved").headers["Location"] == web.origin + "/api/there"
+    for path in ("/head", "/apix", "/api/../head"):
+        assert web.ask(path).headers.get("Server") is None, path  # the box's
+    wire(service="api", mode="external")
+    assert settled(lambda: api.ask("/a"), lambda a: a.status == 200).json()["line"] == ["GET", "/base/a"]
+    wire(service="api", mode="box")
+    assert settled(lambda: api.ask("/a"), lambda a: a.status == 502).json()["code"] == "nothing_listens"
+    assert db.ask("/head").status == 502
+    wire(service="db", fromBox=other.id, port=8000)
+    assert settled(lambda: db.ask("/head"), lambda a: a.status == 200).json()["name"] == f"db-{other.id}"
+    outside.shutdown()
