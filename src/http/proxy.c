@@ -22,6 +22,7 @@
 #define WRITE_MS (10 * 60000) /* how long either side may take nothing */
 #define FRESH_MS 1000         /* what must not be sent twice goes only over a connection used so lately */
 #define KEEP_MS 50000
+#define UNREAD_MAX ((size_t) 60 << 10) /* behind a head that is not the last */
 
 /* A connection to a service that waits for its client's next request. */
 struct upstream {
@@ -408,14 +409,15 @@ static int coroutine_fn read_head(struct exchange *x, int64_t timeout_ms, struct
 /* 1xx other than 101 is not for the client (RFC 9110 §15.2 lets a proxy drop it); behind it comes the next head. */
 static int next_head(struct exchange *x, const struct came *came)
 {
-        _cleanup_buf_ struct buf old = x->in;
         int r = 0;
 
-        x->in = BUF_MAX(H1_HEAD_MAX + LOOP_SCRATCH);
+        if (came->n > UNREAD_MAX)
+                r = -EPROTO;
+        else if (came->n)
+                r = stream_unread(x->up, came->rest, came->n);
+        buf_done(&x->in);
         x->scanned = 0;
-        if (came->n)
-                r = stream_unread(x->up, came->rest, min_size(came->n, (size_t) 60 << 10));
-        return came->n > ((size_t) 60 << 10) ? -EPROTO : r;
+        return r;
 }
 
 static bool interim(const struct exchange *x)
@@ -476,7 +478,7 @@ static int coroutine_fn switch_protocols(struct exchange *x, const struct came *
         (void) snprintf(token, sizeof token, "%.*s", (int) name.n, name.p);
         int r = proxy_response_headers(&c->extra, h, x->t->policy);
         if (r == 0 && came->n)
-                r = came->n > ((size_t) 60 << 10) ? -EPROTO : stream_unread(x->up, came->rest, came->n);
+                r = came->n > UNREAD_MAX ? -EPROTO : stream_unread(x->up, came->rest, came->n);
         if (r < 0)
                 return err_sys(e, r, "the service's change of protocol cannot be passed on");
         if (call_upgrade(c, token, &client) == 0)
