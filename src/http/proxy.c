@@ -271,11 +271,12 @@ static int put_piece(struct exchange *x, char *p, size_t n)
                 p -= k;
                 n += k + 2;
         }
-        if (c->chunked && x->answer.done) {
-                memcpy(p + n, "0\r\n\r\n", 5);
-                n += 5;
-        }
-        return put(c, p, n);
+        if (!c->chunked || !x->answer.done)
+                return put(c, p, n);
+        if (!n)
+                return put(c, "0\r\n\r\n", 5);
+        memcpy(p + n, "0\r\n\r\n", 5);
+        return put(c, p, n + 5);
 }
 
 /* Takes the framing out of p[0..n) in place and passes on what is left. */

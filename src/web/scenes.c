@@ -52,6 +52,7 @@ static struct scene_box *box_of(struct scenes *s, const struct scene_route *r)
 
         if (!b) {
                 b = xcalloc(1, sizeof *b);
+                b->used_ms = 0; /* never told */
                 (void) snprintf(b->id, sizeof b->id, "%s", r->box);
                 (void) snprintf(b->account, sizeof b->account, "%s", r->account);
                 (void) map_put(s->boxes, str_of(b->id), b);
@@ -247,6 +248,20 @@ static void coroutine_fn serve(struct request *q, struct call *call)
         q->box->requests--;
 }
 
+static void coroutine_fn serve_route(struct scenes *s, struct call *call, struct scene_route *route)
+{
+        struct request q = {
+                .scenes = s, .route = route, .box = box_of(s, route), .leaves = scene_route_leaves(route, call)
+        };
+
+        if (q.box->requests < REQUESTS_PER_BOX) {
+                serve(&q, call);
+                return;
+        }
+        (void) call_add_header(call, "Retry-After", "2");
+        (void) call_reply_error(call, 503, "overloaded", "too many requests run in this box");
+}
+
 bool coroutine_fn scenes_handle(struct scenes *s, struct call *call)
 {
         _cleanup_route_ struct scene_route *route = NULL;
@@ -255,22 +270,13 @@ bool coroutine_fn scenes_handle(struct scenes *s, struct call *call)
 
         if (r == 0 && !route)
                 return false;
-        if (r == -ENOENT) {
+        if (route) {
+                serve_route(s, call, route);
+        } else if (r == -ENOENT) {
                 scene_page_unknown(s->a, call);
-        } else if (r < 0) {
+        } else {
                 (void) call_add_header(call, "Retry-After", "2");
                 (void) call_reply_error(call, 503, "unavailable", "%s", err_text(&e));
-        } else {
-                struct request q = {
-                        .scenes = s, .route = route, .box = box_of(s, route), .leaves = scene_route_leaves(route, call)
-                };
-
-                if (q.box->requests >= REQUESTS_PER_BOX) {
-                        (void) call_add_header(call, "Retry-After", "2");
-                        (void) call_reply_error(call, 503, "overloaded", "too many requests run in this box");
-                } else {
-                        serve(&q, call);
-                }
         }
         return true;
 }
