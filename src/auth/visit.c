@@ -1,5 +1,6 @@
 #include "auth/visit.h"
 
+#include "auth/page.h"
 #include "auth/params.h"
 #include "auth/template.h"
 #include "base/clock.h"
@@ -285,6 +286,25 @@ void coroutine_fn visit_page(struct visit *v, unsigned status, const char *page)
         visit_add_headers(v->call);
         (void) call_add_header(v->call, "Content-Language", languages[v->lang].tag);
         (void) call_reply(v->call, status, "text/html; charset=utf-8", out.p, out.len);
+}
+
+void coroutine_fn page_alone(struct auth *a, struct call *call, unsigned status, const char *page, struct json *data)
+{
+        _cleanup_buf_ struct buf out = BUF_MAX(PAGE_MAX);
+        unsigned lang = accepted_language(call_header(call, "Accept-Language"));
+        struct template_set set = {
+                .file = page_file, .asset = asset_path, .texts = a->texts[lang], .fallback = a->texts[0]
+        };
+
+        json_set_str(data, "lang", languages[lang].tag);
+        int r = template_render(&set, page, data, &out);
+        if (r < 0) {
+                (void) call_reply_error(call, 500, "internal", "the page %s cannot be made (%d)", page, r);
+                return;
+        }
+        (void) call_add_header(call, "Content-Language", languages[lang].tag);
+        (void) call_add_header(call, "Vary", "Accept-Language");
+        (void) call_reply(call, status, "text/html; charset=utf-8", out.p, out.len);
 }
 
 void coroutine_fn visit_message(struct visit *v, unsigned status, const char *title_key, const char *text_key)

@@ -37,7 +37,9 @@ struct control_config {
         int64_t disk_reserve; /* bytes of the machine's disk that boxes do not get; 0: computed */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
-        unsigned char link_key[32]; /* signs download links */
+        const char *scene_domain;   /* "boxes.example.com", with "https://" or a port when a proxy is before us; NULL:
+                                       localhost */
+        unsigned char link_key[32]; /* signs download links, and makes the keys of scenes */
 };
 
 struct control {
@@ -109,6 +111,8 @@ int coroutine_fn box_acquire(struct control *c, const struct identity *who, cons
 /* The same for who has no identity (a scene's visitor; account NULL: whosever it is), and an archived or lost box is
  * brought back when there is room for it at once. Waits for what another call does to the box. -EAGAIN: no room. */
 int coroutine_fn box_wake(struct control *c, const char *account, const char *id, struct box **ret, struct err *e);
+/* A further reference to a box that runs awake, or NULL: for those who used it a moment ago. Suspends nothing. */
+struct box *box_hold(struct control *c, const char *id);
 /* Counts as use now, for what holds the box for long without anything happening. */
 void box_touch(struct box *b);
 void box_release(struct box *b);
@@ -163,7 +167,7 @@ size_t control_running(const struct control *c);
 int64_t control_boxes_max(const struct control *c);
 
 /* JSON of a box's services with their addresses, from the row (wires.c). */
-void box_write_services(struct jw *w, const struct box_row *row);
+void box_write_services(struct jw *w, const struct control *c, const struct box_row *row);
 
 /* ---- images (image.c) ---- */
 

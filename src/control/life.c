@@ -175,6 +175,16 @@ int coroutine_fn box_wake(struct control *c, const char *account, const char *id
         }
 }
 
+struct box *box_hold(struct control *c, const char *id)
+{
+        struct box *b = map_get(c->boxes, str_of(id));
+
+        if (!b || b->ending || b->moving || b->frozen)
+                return NULL;
+        b->refs++;
+        return b;
+}
+
 /* ---- idle ---- */
 
 int coroutine_fn box_freeze(struct control *c, struct box *b, struct err *e)

@@ -1,6 +1,7 @@
 #include "control/wires.h"
 
 #include "control/external.h"
+#include "control/scene.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -332,7 +333,7 @@ char *wires_wiring_text(const struct wires *w)
 
 /* ---- writing ---- */
 
-void box_write_services(struct jw *w, const struct box_row *row)
+void box_write_services(struct jw *w, const struct control *c, const struct box_row *row)
 {
         _cleanup_wires_ struct wires all;
 
@@ -349,6 +350,7 @@ void box_write_services(struct jw *w, const struct box_row *row)
                 if (one->mode == WIRE_LINK)
                         jw_kstr(w, "fromBox", one->from_box);
                 jw_kbool(w, "web", one->web);
+                scene_write_url(w, c, row->id, &all, i);
                 jw_end(w);
         }
         jw_end(w);
@@ -424,7 +426,7 @@ void wires_write(struct jw *w, struct control *c, const struct box_row *row)
         _cleanup_wires_ struct wires all;
 
         wires_read(row, &all);
-        box_write_services(w, row);
+        box_write_services(w, c, row);
         if (all.external_base_url)
                 jw_kstr(w, "externalBaseUrl", all.external_base_url);
         if (all.scene_path_count) {

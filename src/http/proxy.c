@@ -22,6 +22,7 @@
 #define WRITE_MS (10 * 60000) /* how long either side may take nothing */
 #define FRESH_MS 1000         /* what must not be sent twice goes only over a connection used so lately */
 #define KEEP_MS 50000
+#define UNREAD_MAX ((size_t) 60 << 10) /* behind a head that is not the last */
 
 /* A connection to a service that waits for its client's next request. */
 struct upstream {
@@ -78,6 +79,15 @@ static void keep(struct exchange *x)
         stream_watch(u->stream, kept_gone, u);
 }
 
+/* RFC 9110 §9.2.2, of those methods that services hold to it. */
+static bool repeatable(const struct exchange *x)
+{
+        struct str m = x->c->head->method;
+
+        return (str_eq(m, STR("GET")) || str_eq(m, STR("HEAD")) || str_eq(m, STR("OPTIONS"))) && !call_has_body(x->c) &&
+               !x->c->head->upgrade;
+}
+
 /* The kept connection, if it is to this service, quiet and open. */
 static struct stream *take_kept(struct exchange *x, int64_t *idle_ms)
 {
@@ -91,20 +101,13 @@ static struct stream *take_kept(struct exchange *x, int64_t *idle_ms)
         *idle_ms = loop_now() - u->since;
         free(u);
         stream_watch(s, NULL, NULL);
-        /* Bytes without a question belong to nobody: such a connection is not trusted. */
-        if (same && *idle_ms < KEEP_MS && !stream_dead(s) && stream_try_read(s, &c, 1) == -EAGAIN)
+        /* Bytes without a question belong to nobody: such a connection is not trusted. What came so far was seen while
+         * the connection was watched; what must not be sent twice is worth one more look. */
+        bool quiet = !s->in.len && !stream_dead(s) && (repeatable(x) || stream_try_read(s, &c, 1) == -EAGAIN);
+        if (same && *idle_ms < KEEP_MS && quiet)
                 return s;
         stream_close(s);
         return NULL;
-}
-
-/* RFC 9110 §9.2.2, of those methods that services hold to it. */
-static bool repeatable(const struct exchange *x)
-{
-        struct str m = x->c->head->method;
-
-        return (str_eq(m, STR("GET")) || str_eq(m, STR("HEAD")) || str_eq(m, STR("OPTIONS"))) && !call_has_body(x->c) &&
-               !x->c->head->upgrade;
 }
 
 static int coroutine_fn connect_service(struct exchange *x, bool fresh, struct err *e)
@@ -116,6 +119,12 @@ static int coroutine_fn connect_service(struct exchange *x, bool fresh, struct e
                 stream_closep(&x->up);
         x->idle_ms = x->up ? idle_ms : -1;
         return x->up ? 0 : x->t->dial(x->t->arg, &x->up, e);
+}
+
+static void moved(const struct exchange *x)
+{
+        if (x->t->moved_ms)
+                *x->t->moved_ms = loop_now();
 }
 
 /* ---- the request ---- */
@@ -169,6 +178,7 @@ static int coroutine_fn upload_pieces(struct exchange *x, char *p)
                 }
                 if (!x->up)
                         return -ECANCELED;
+                moved(x);
                 if (n == 0)
                         return chunked ? stream_write(x->up, "0\r\n\r\n", 5, WRITE_MS) : 0;
                 size_t len = (size_t) n;
@@ -261,11 +271,12 @@ static int put_piece(struct exchange *x, char *p, size_t n)
                 p -= k;
                 n += k + 2;
         }
-        if (c->chunked && x->answer.done) {
-                memcpy(p + n, "0\r\n\r\n", 5);
-                n += 5;
-        }
-        return put(c, p, n);
+        if (!c->chunked || !x->answer.done)
+                return put(c, p, n);
+        if (!n)
+                return put(c, "0\r\n\r\n", 5);
+        memcpy(p + n, "0\r\n\r\n", 5);
+        return put(c, p, n + 5);
 }
 
 /* Takes the framing out of p[0..n) in place and passes on what is left. */
@@ -297,11 +308,14 @@ static int relay_some(struct exchange *x)
         char *p = loop_scratch() + FRONT;
         size_t n = LOOP_SCRATCH - 2 * FRONT;
 
+        if (!x->up->in.len && !x->up->in_err && !x->up->maybe_readable)
+                return -EAGAIN;
         if (x->answer.framing == H1_LENGTH && n > x->answer.left)
                 n = (size_t) x->answer.left;
         ssize_t got = stream_try_read(x->up, p, n);
         if (got < 0)
                 return (int) got;
+        moved(x);
         if (got > 0)
                 return relay(x, p, (size_t) got);
         if (x->answer.framing != H1_UNTIL_CLOSE)
@@ -375,22 +389,19 @@ static int coroutine_fn read_head(struct exchange *x, int64_t timeout_ms, struct
         int64_t until = deadline_in(timeout_ms);
 
         for (;;) {
+                int r = x->up ? stream_wait_readable(x->up, deadline_left(until)) : -ECANCELED;
+                if (r < 0)
+                        return err_sys(e, r, "waiting for the answer");
                 char *p = loop_scratch() + FRONT;
                 ssize_t n = x->up ? stream_try_read(x->up, p, LOOP_SCRATCH - 2 * FRONT) : -ECANCELED;
-
-                if (n == -EAGAIN) {
-                        int r = stream_wait_readable(x->up, deadline_left(until));
-
-                        if (r < 0)
-                                return err_sys(e, r, "waiting for the answer");
+                if (n == -EAGAIN)
                         continue;
-                }
                 if (n <= 0) {
                         *silent = !x->in.len && n != -ECANCELED;
                         return n == -ECANCELED ? err_sys(e, (int) n, "waiting for the answer")
                                                : err_set(e, -ECONNRESET, "the connection ended without an answer");
                 }
-                int r = parse_head(x, p, (size_t) n, ret, e);
+                r = parse_head(x, p, (size_t) n, ret, e);
                 if (r != 0)
                         return r;
         }
@@ -399,14 +410,15 @@ static int coroutine_fn read_head(struct exchange *x, int64_t timeout_ms, struct
 /* 1xx other than 101 is not for the client (RFC 9110 §15.2 lets a proxy drop it); behind it comes the next head. */
 static int next_head(struct exchange *x, const struct came *came)
 {
-        _cleanup_buf_ struct buf old = x->in;
         int r = 0;
 
-        x->in = BUF_MAX(H1_HEAD_MAX + LOOP_SCRATCH);
+        if (came->n > UNREAD_MAX)
+                r = -EPROTO;
+        else if (came->n)
+                r = stream_unread(x->up, came->rest, came->n);
+        buf_done(&x->in);
         x->scanned = 0;
-        if (came->n)
-                r = stream_unread(x->up, came->rest, min_size(came->n, (size_t) 60 << 10));
-        return came->n > ((size_t) 60 << 10) ? -EPROTO : r;
+        return r;
 }
 
 static bool interim(const struct exchange *x)
@@ -467,7 +479,7 @@ static int coroutine_fn switch_protocols(struct exchange *x, const struct came *
         (void) snprintf(token, sizeof token, "%.*s", (int) name.n, name.p);
         int r = proxy_response_headers(&c->extra, h, x->t->policy);
         if (r == 0 && came->n)
-                r = came->n > ((size_t) 60 << 10) ? -EPROTO : stream_unread(x->up, came->rest, came->n);
+                r = came->n > UNREAD_MAX ? -EPROTO : stream_unread(x->up, came->rest, came->n);
         if (r < 0)
                 return err_sys(e, r, "the service's change of protocol cannot be passed on");
         if (call_upgrade(c, token, &client) == 0)

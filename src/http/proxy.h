@@ -18,6 +18,7 @@ struct proxy_target {
         /* The service switched protocols: both streams are the callee's. Must not suspend. NULL: never asked for. */
         void (*upgraded)(void *arg, struct stream *client, struct stream *service);
         void *arg;
+        int64_t *moved_ms; /* set to loop_now() when bytes move; may be NULL */
         int64_t answer_ms; /* longest wait for the head of an answer; 0: none */
 };
 

@@ -53,6 +53,7 @@ static const struct known request_known[] = {
         K("x-rewrite-url", DROP),
         K("x-forwarded-for", FORWARDED_FOR),
         K("x-real-ip", DROP),
+        K("x-psbx-scene", DROP),
         K("origin", ORIGIN),
         K("referer", REFERER),
         K("cookie", COOKIE),

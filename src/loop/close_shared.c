@@ -5,12 +5,14 @@
  */
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "loop/stream.h"
+
+#ifdef __linux__
+#include <sys/syscall.h>
 
 #define CLOSE_MS 20
 
@@ -39,16 +41,24 @@ static void watchdog_set(long ms)
 {
         struct itimerspec at = { .it_value.tv_nsec = ms * 1000000, .it_interval.tv_nsec = ms * 1000000 };
 
+        if (!watchdog.tried)
+                watchdog_make();
         if (watchdog.there)
                 (void) timer_settime(watchdog.id, 0, &at, NULL);
 }
+#else
+#define CLOSE_MS 0
+
+static void watchdog_set(long ms) /* boxes are made on Linux: elsewhere nobody passes sockets */
+{
+        (void) ms;
+}
+#endif
 
 void shared_fd_close(int fd)
 {
         struct linger off = { 0 };
 
-        if (!watchdog.tried)
-                watchdog_make();
         watchdog_set(CLOSE_MS);
         (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof off);
         closep(&fd);

@@ -38,7 +38,7 @@
 #define GUARD_PAGES 4
 /* Per size class: the last few stacks given back keep their pages (the next request takes them warm), the others do
  * not. */
-#define POOL_WARM 16
+#define POOL_WARM 64
 #define POOL_MAX 1024
 
 struct pooled {

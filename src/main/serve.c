@@ -10,11 +10,13 @@
 #include "base/mem.h"
 #include "control/exec_left.h"
 #include "control/pool.h"
+#include "control/scene.h"
 #include "control/tool.h"
 #include "control/wires.h"
 #include "http/server.h"
 #include "loop/loop.h"
 #include "web/front.h"
+#include "web/scenes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +39,7 @@
 static const char duration_form[] = "is a time such as 90s, 10m, 24h or 30d (at most 3650d), or never";
 
 struct options {
-        const char *state, *listen, *boxhost_socket;
+        const char *state, *listen, *boxhost_socket, *scene_domain;
         enum log_level level;
         const char *allow_net[EXTRA_MAX + 1];
         const char *hosts[EXTRA_MAX + 1];
@@ -61,6 +63,7 @@ struct server {
         struct tools *tools;
         struct mcp_server *mcp;
         struct http_server *http;
+        struct scenes *scenes;
         struct front front;
         char origin[160];
         int exit_code;
@@ -108,7 +111,16 @@ static int coroutine_fn call_tool(struct mcp_request *r, const struct mcp_tool *
 
 static int parse_options(int argc, char **argv, struct options *o)
 {
-        enum { OPT_MAX_BOXES = 256, OPT_WARM, OPT_METADATA, OPT_FREEZE, OPT_ARCHIVE, OPT_KEEP, OPT_RESERVE };
+        enum {
+                OPT_MAX_BOXES = 256,
+                OPT_WARM,
+                OPT_METADATA,
+                OPT_FREEZE,
+                OPT_ARCHIVE,
+                OPT_KEEP,
+                OPT_RESERVE,
+                OPT_SCENE_DOMAIN
+        };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
                                                { "boxhost", required_argument, NULL, 'b' },
@@ -117,6 +129,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "host", required_argument, NULL, 'H' },
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
                                                { "warm", required_argument, NULL, OPT_WARM },
+                                               { "scene-domain", required_argument, NULL, OPT_SCENE_DOMAIN },
                                                { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
                                                { "freeze-after", required_argument, NULL, OPT_FREEZE },
                                                { "archive-after", required_argument, NULL, OPT_ARCHIVE },
@@ -185,6 +198,14 @@ static int parse_options(int argc, char **argv, struct options *o)
                                 return complain("serve", EXIT_USAGE,
                                                 "--disk-reserve is a size such as 512M or 4G, from 16M on");
                         break;
+                case OPT_SCENE_DOMAIN:
+                        if (!scene_domain_ok(optarg))
+                                return complain("serve", EXIT_USAGE,
+                                                "--scene-domain is the name below which scenes are found, as in "
+                                                "boxes.example.com or https://boxes.example.com; got \"%.100s\"",
+                                                optarg);
+                        o->scene_domain = optarg;
+                        break;
                 case OPT_METADATA:
                         o->allow_metadata = true;
                         break;
@@ -196,8 +217,8 @@ static int parse_options(int argc, char **argv, struct options *o)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
                                 "[--warm N] [--allow-net CIDR]… [--freeze-after TIME] [--archive-after TIME] "
-                                "[--keep-archives TIME] [--disk-reserve SIZE]"
-                                " [--host NAME]… [--allow-client-metadata] [--log-level L]");
+                                "[--keep-archives TIME] [--disk-reserve SIZE] [--host NAME]… [--scene-domain NAME]"
+                                " [--allow-client-metadata] [--log-level L]");
         return 0;
 }
 
@@ -350,6 +371,7 @@ static int start_control(struct server *s, struct err *e)
                                       .archive_ms = s->o->archive_ms,
                                       .keep_ms = s->o->keep_ms,
                                       .disk_reserve = (int64_t) s->o->disk_reserve,
+                                      .scene_domain = s->o->scene_domain,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -367,6 +389,8 @@ static int start_control(struct server *s, struct err *e)
                 memcpy(auth.secret, cfg.link_key, sizeof auth.secret);
                 r = auth_new(&auth, &s->auth, e);
         }
+        if (r == 0)
+                s->scenes = scenes_new(s->control, s->auth);
         return r;
 }
 
@@ -377,6 +401,7 @@ static void wire_front(struct server *s)
                                    .mcp = s->mcp,
                                    .http = s->http,
                                    .db = s->db,
+                                   .scenes = s->scenes,
                                    .host = s->host,
                                    .port = s->port,
                                    .extra_hosts = s->o->hosts,
@@ -404,6 +429,7 @@ static void coroutine_fn stop_main(void *arg)
         struct server *s = arg;
 
         mcp_server_drain(s->mcp);
+        scenes_stop(s->scenes);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
         life_stop(s->control);
@@ -449,6 +475,7 @@ static int run(struct server *s, struct err *e)
         loop_run();
         http_server_free(s->http);
         mcp_server_free(s->mcp);
+        scenes_free(s->scenes);
         auth_free(s->auth);
         tools_free(s->tools);
         control_free(s->control);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "web/scenes.h"
 
 #include "openapi_json.h"
 
@@ -160,6 +161,9 @@ void coroutine_fn front_handle(struct call *call, void *arg)
         struct err e = { 0 };
         bool presented = false;
 
+        /* First of all: a scene's host is a stranger's page, whatever the path. */
+        if (f->scenes && scenes_handle(f->scenes, call))
+                return;
         if (serve_operation(f, call))
                 return;
         if (!front_host_ok(f, call_host(call))) {

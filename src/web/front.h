@@ -15,7 +15,8 @@ struct front {
         struct mcp_server *mcp;
         struct http_server *http;
         struct db *db;
-        const char *host; /* listening host, as in the origin, without port */
+        struct scenes *scenes; /* answers requests whose Host names a scene; NULL: nobody */
+        const char *host;      /* listening host, as in the origin, without port */
         unsigned port;
         const char *const *extra_hosts; /* further names people use for this server, NULL terminated, or NULL */
         int64_t started_ms;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "control/pool.h"
+#include "web/scenes.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -59,6 +60,8 @@ int metrics_write(const struct front *f, struct buf *b)
                 { "mcp_calls_total", "counter", "Tool calls.", (double) mcp.calls },
                 { "mcp_calls_running", "gauge", "Tool calls under way.", (double) mcp.running },
                 { "mcp_streams", "gauge", "Open notification streams.", (double) mcp.streams },
+                { "scene_tunnels", "gauge", "Open WebSockets and other upgraded connections of scenes.",
+                  f->scenes ? (double) scenes_tunnels(f->scenes) : 0 },
                 { "coroutines", "gauge", "Live coroutines.", (double) coro_count() },
         };
         for (size_t i = 0; r == 0 && i < ARRAY_LEN(rows); i++)

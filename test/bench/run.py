@@ -3,7 +3,7 @@
 
     run.py [--only NAME[,NAME...]] [--quick] [--json FILE] [--strict]
 
-Names: create exec adapter sync archive density waiting secrets screen. A target that is missed is said, not punished: the exit code is 0 when
+Names: create exec scene adapter sync archive density waiting secrets screen. A target that is missed is said, not punished: the exit code is 0 when
 everything was measured (--strict: and met). What cannot be measured here says why. Run it on a machine that is otherwise idle.
 """
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from benchlib import Bench, Skip  # noqa: E402
 
-NAMES = ("create", "exec", "adapter", "sync", "archive", "density", "waiting", "secrets", "screen")
+NAMES = ("create", "exec", "scene", "adapter", "sync", "archive", "density", "waiting", "secrets", "screen")
 
 
 def show(row):

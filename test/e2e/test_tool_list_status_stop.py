@@ -70,6 +70,7 @@ def test_status_of_a_box(client, boxes):
     data = status(client, box)
     assert (data["id"], data["goal"], data["name"], data["status"]) == (box, "be looked at", "looked at", "running")
     assert data["health"]["healthy"] is True
+    assert data["sceneUrl"] == data["webUrl"] == data["services"][0].pop("url")
     assert data["services"] == [{"name": "web", "port": 80, "targetPort": 8080, "mode": "box", "web": True}]
     steps = data["steps"][-4:]
     assert [step["note"] for step in steps] == ["fail", "die", "too long", "go on"]

@@ -1,3 +1,4 @@
+#include "control/scene.h"
 #include "control/tool.h"
 #include "control/wires.h"
 
@@ -21,6 +22,7 @@ void tool_write_box(struct jw *w, struct control *c, const struct box_row *row, 
         jw_kstr(w, "size", row->size);
         jw_kstr(w, "image", row->image);
         wires_write(w, c, row);
+        scene_write_box(w, c, row);
 }
 
 static void waiting_for_room(size_t place, void *arg)

@@ -499,7 +499,7 @@ static void idle_stacks_go_back_to_the_kernel(void **state)
         for (int i = 0; i < 1000; i++)
                 coro_start(use_depth, (void *) 70, 0, "deep");
         loop_run();
-        /* A thousand stacks of 40 KiB were used; 16 may stay warm. */
+        /* A thousand stacks of 40 KiB were used; 64 may stay warm. */
         assert_true(resident_bytes() < before + ((size_t) 4 << 20));
 }
 #endif
