@@ -126,7 +126,8 @@ int boxes_restored(struct db *db, const struct box_row *b, struct err *e)
               "UPDATE boxes SET state = 'running', why = NULL, ended_at = NULL, restorable_until = NULL, oom_kills = 0,"
               " name = ?1, goal = ?2, image = ?3, services = ?4, wiring = ?5, agent_id = coalesce(?6, agent_id),"
               " agent_client = coalesce(?7, agent_client), used_at = ?8 WHERE id = ?9");
-        const char *values[] = { b->name, b->goal, b->image, b->services, b->wiring, b->agent, b->agent_client };
+        const char *values[] = { b->name,  b->goal,        b->image, b->services, b->wiring ? b->wiring : "{}",
+                                 b->agent, b->agent_client };
         for (size_t i = 0; i < ARRAY_LEN(values); i++)
                 query_str(&q, values[i]);
         query_int(&q, wall_ms());

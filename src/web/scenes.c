@@ -218,12 +218,21 @@ static int coroutine_fn dial(void *arg, struct stream **ret, struct err *e)
         return r < 0 ? r : connect_service(q, ret, e);
 }
 
-/* Somebody opens a page, as far as browsers tell: what an open page asks for by itself says another mode. */
+/*
+ * Somebody opens a page, and no page that was left open asks by itself. Browsers say the mode (W3C Fetch Metadata) where
+ * they trust the address, and not for a WebSocket; elsewhere only a page is asked for as text/html. Other programs do
+ * what somebody told them.
+ */
 static bool opens_a_page(const struct call *call)
 {
         struct str mode = call_header(call, "Sec-Fetch-Mode");
 
-        return !mode.p || str_eq(mode, STR("navigate"));
+        if (call_header(call, "Upgrade").p)
+                return false;
+        if (mode.p)
+                return str_eq(mode, STR("navigate"));
+        return !str_starts(call_header(call, "User-Agent"), STR("Mozilla/")) ||
+               str_has(call_header(call, "Accept"), STR("text/html"));
 }
 
 /*
@@ -234,11 +243,11 @@ static int coroutine_fn wake(struct request *q, const struct call *call, struct 
 {
         struct control *c = q->scenes->c;
         const struct box *b = map_get(c->boxes, str_of(q->box->id));
-        bool asks = call_header(call, "X-Psbx-Scene").p;
+        bool asks = call_header(call, "X-Psbx-Scene").p, there = b && !b->ending && !b->stopping;
 
-        if (asks && b && !b->frozen)
+        if (asks && there && !b->frozen)
                 return 0;
-        if (asks || (!b && !opens_a_page(call)))
+        if (asks || (!there && !opens_a_page(call)))
                 return err_set(e, -ESTALE, "the box %s sleeps: load the page anew to wake it", q->box->id);
         if (used_lately(q->scenes, q->box) && (q->held = box_hold(c, q->box->id)))
                 return 0;

@@ -426,7 +426,8 @@ def test_opening_a_page_brings_an_archived_box_back(new_server):
     client.exec(box.id, "echo kept > /work/kept")
     client.stop(box.id)
     assert state(client, box.id) == "archived"
-    for left_open in ({"Sec-Fetch-Mode": "cors"}, {"Sec-Fetch-Mode": "websocket"}, {"X-Psbx-Scene": "retry"}):
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    for left_open in ({"Sec-Fetch-Mode": "cors"}, upgrade, {"User-Agent": "Mozilla/5.0", "Accept": "*/*"}, {"X-Psbx-Scene": "retry"}):
         answer = web.ask("/", headers=left_open)
         assert answer.status == 503 and b"load the page anew" in answer.body and state(client, box.id) == "archived"
     # its processes are gone, so the page says that nothing listens; but it is there again
