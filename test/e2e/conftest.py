@@ -25,9 +25,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="module")
-def server():
-    """One server for the tests of a file."""
-    instance = Instance()
+def server(request):
+    """One server for the tests of a file, with the options that the file names in SERVER."""
+    instance = Instance(arguments=getattr(request.module, "SERVER", ()))
     try:
         instance.start()
         yield instance

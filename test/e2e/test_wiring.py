@@ -10,11 +10,11 @@ import subprocess
 import threading
 
 import pytest
-from instance import Instance, until
+from instance import until
 from mcpclient import gather
 from outside import Outside
 
-LOOPBACK = ["--allow-net", "127.0.0.0/8"]
+SERVER = ["--allow-net", "127.0.0.0/8"]
 SERVE = "python3 -c \"\nimport socket\ns = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(('0.0.0.0', {port})); s.listen(64)\n" \
         "while True:\n c, _ = s.accept(); d = c.recv(65536); c.sendall(b'HTTP/1.1 200 OK\\r\\nConnection: close\\r\\nContent-Length: {n}\\r\\n\\r\\n{word}'); c.close()\n\""
 # A service like a database: what it is sent comes back, and the end of one side is not the end of the other.
@@ -29,21 +29,6 @@ s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.
 while True:
     threading.Thread(target=one, args=(s.accept()[0],), daemon=True).start()
 """
-
-
-@pytest.fixture(scope="module")
-def server():
-    instance = Instance(arguments=LOOPBACK)
-    try:
-        instance.start()
-        yield instance
-        left = instance.finish()
-    except BaseException:
-        print(instance.log_tail())
-        raise
-    finally:
-        instance.sweep()
-    assert not left, "left behind:\n" + "\n".join(left)
 
 
 @pytest.fixture
@@ -288,7 +273,7 @@ def test_external_over_tls(new_server):
                         "-days", "2", "-subj", "/CN=outside", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
         os.chmod(cert, 0o644)
         outside = Outside((cert, key))
-        server = new_server(arguments=LOOPBACK, env={"SSL_CERT_FILE": cert})
+        server = new_server(arguments=SERVER, env={"SSL_CERT_FILE": cert})
         client = server.client()
         box = client.start(services=[{"name": "api", "port": 80}], externalBaseUrl=outside.url + "/base")
         seen = json.loads(curl(client, box, "http://api/x"))
@@ -527,7 +512,7 @@ def test_as_many_names_as_a_box_can_have(client, boxes):
 # ---- restarts, and other servers ---------------------------------------------------------------------------------
 
 def test_everything_is_as_before_after_a_restart(new_server, outside):
-    server = new_server(arguments=LOOPBACK)
+    server = new_server(arguments=SERVER)
     client = server.client()
     there = client.start()
     here = client.start(services=[{"name": "api", "port": 8080}, {"name": "web", "port": 80, "targetPort": 3000}, {"name": "own", "port": 3000}],
@@ -611,7 +596,7 @@ def test_what_was_answered_is_there_after_a_kill(new_server):
 
 
 def test_two_servers_do_not_meet(new_server):
-    servers = [new_server(arguments=LOOPBACK) for _ in range(2)]
+    servers = [new_server(arguments=SERVER) for _ in range(2)]
     clients = [server.client() for server in servers]
     boxes = [client.start(services=[{"name": "web", "port": 80, "targetPort": 3000}, {"name": f"only{n}", "port": 1}]) for n, client in enumerate(clients)]
     for n, (client, box) in enumerate(zip(clients, boxes)):

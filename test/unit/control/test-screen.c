@@ -1,5 +1,7 @@
 /* A shot from a box whose daemon, or whose X server behind it, lies: an error within bounds, or a picture of what it
  * says. */
+#include "liar.h"
+
 #include "control/screen.h"
 
 #include "base/mem.h"
@@ -10,9 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,52 +27,10 @@
                 }                                                                         \
         } while (0)
 
-/* What the other side says, whatever it is asked; then it hangs up. */
-static struct buf words = { .max = (size_t) 16 << 20 };
-static pid_t liar;
-
 static void frame(enum guest_stream stream, const void *p, size_t n)
 {
-        unsigned char head[GUEST_HEADER_LEN];
-
-        guest_encode(&(struct guest_header){ stream, 0, (uint32_t) n }, head);
-        CHECK(buf_add(&words, head, sizeof head) == 0 && buf_add(&words, p, n) == 0);
+        liar_frame(stream, 0, (uint32_t) n, p, n);
 }
-
-static void control_frame(const char *json)
-{
-        frame(GUEST_CONTROL, json, strlen(json));
-}
-
-static int coroutine_fn lie(struct driver *d, const char *box, struct stream **ret, struct err *e)
-{
-        int pair[2];
-
-        (void) d;
-        (void) box;
-        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-        liar = fork();
-        if (liar == 0) {
-                char drop[4096];
-
-                (void) close(pair[0]);
-                for (size_t at = 0; at < words.len;) {
-                        ssize_t n = send(pair[1], words.p + at, words.len - at, MSG_NOSIGNAL);
-
-                        if (n <= 0)
-                                _exit(0);
-                        at += (size_t) n;
-                }
-                (void) shutdown(pair[1], SHUT_WR);
-                while (read(pair[1], drop, sizeof drop) > 0)
-                        ;
-                _exit(0);
-        }
-        (void) close(pair[1]);
-        return stream_from_fd(pair[0], ret, e);
-}
-
-static const struct driver_ops ops = { .name = "liar", .connect = lie };
 
 struct attempt {
         struct control *c;
@@ -87,13 +44,13 @@ static void coroutine_fn attempt_main(void *arg)
         struct attempt *a = arg;
 
         a->r = screen_shot(a->c, "box", &(struct rfb_region){ 0 }, PICTURE_ANY, &a->shot, &a->e);
-        (void) waitpid(liar, NULL, 0);
+        liar_reap();
         loop_stop();
 }
 
 static int attempt(struct attempt *a)
 {
-        struct driver d = { .ops = &ops };
+        struct driver d = { .ops = &liar_ops };
         struct control c = { .driver = &d };
 
         sem_init_n(&c.shots, 1);
@@ -102,7 +59,7 @@ static int attempt(struct attempt *a)
         CHECK(coro_start(attempt_main, a, CORO_STACK_DEFAULT, "attempt"));
         loop_run();
         loop_done();
-        buf_clear(&words);
+        buf_clear(&liar_words);
         assert_int_equal(c.shots.free, 1); /* whatever happened, the next one may look */
         if (a->r < 0)
                 assert_null(a->shot.image.bytes.p);
@@ -122,7 +79,7 @@ static void test_truth_in_small_pieces(void **state)
         struct attempt a;
 
         (void) state;
-        control_frame("{\"event\":\"connected\"}");
+        liar_control("{\"event\":\"connected\"}");
         for (size_t i = 0; i < sizeof all - 1; i++)
                 frame(GUEST_DATA, all + i, 1);
         assert_int_equal(attempt(&a), 0);
@@ -138,24 +95,24 @@ static void test_lies(void **state)
 
         (void) state;
         assert_int_equal(attempt(&a), -ECONNRESET); /* not a word */
-        control_frame("{\"event\":\"maybe\"}");
+        liar_control("{\"event\":\"maybe\"}");
         assert_int_equal(attempt(&a), -EPROTO);
-        control_frame("{\"done\":true}");
+        liar_control("{\"done\":true}");
         assert_int_equal(attempt(&a), -EPROTO);
-        control_frame("{\"done\":true,\"error\":\"no X server here\",\"code\":\"ENOENT\"}");
+        liar_control("{\"done\":true,\"error\":\"no X server here\",\"code\":\"ENOENT\"}");
         assert_int_equal(attempt(&a), -ENOENT);
         assert_non_null(strstr(a.e.msg, "no X server here"));
         frame(GUEST_DATA, HELLO UPDATE, sizeof(HELLO UPDATE) - 1); /* before it is connected */
         assert_int_equal(attempt(&a), -EPROTO);
-        control_frame("{\"event\":\"connected\"}");
+        liar_control("{\"event\":\"connected\"}");
         frame(GUEST_DATA, HELLO, sizeof(HELLO) - 1);
         frame(GUEST_STDOUT, UPDATE, sizeof(UPDATE) - 1); /* on another stream */
         assert_true(attempt(&a) < 0);
-        control_frame("{\"event\":\"connected\"}");
+        liar_control("{\"event\":\"connected\"}");
         frame(GUEST_DATA, HELLO, sizeof(HELLO) - 1);
-        control_frame("{\"done\":true}"); /* in the middle of it */
+        liar_control("{\"done\":true}"); /* in the middle of it */
         assert_int_equal(attempt(&a), -ECONNRESET);
-        control_frame("{\"event\":\"connected\"}");
+        liar_control("{\"event\":\"connected\"}");
         frame(GUEST_DATA, "HTTP/1.1 400 Bad Request\r\n", 26);
         assert_int_equal(attempt(&a), -EPROTO);
 }
@@ -168,6 +125,6 @@ int main(void)
         };
         int r = cmocka_run_group_tests(tests, NULL, NULL);
 
-        buf_done(&words);
+        buf_done(&liar_words);
         return r;
 }
