@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import threading
+import time
 
 import pytest
 from instance import until
@@ -55,6 +56,7 @@ def boxes(client):
 @pytest.fixture(scope="module")
 def stranger(server):
     """A client of another account. Accounts are made over the app only, so this one is written into the database."""
+    server.key()  # makes the first account, which is the oldest one
     key = "psbx_" + secrets.token_urlsafe(32)
     database = sqlite3.connect(server.state / "state.db", timeout=30)
     with database:
@@ -414,6 +416,29 @@ def test_failures_of_a_link_are_told_in_words(client, boxes):
     assert curl(client, here, "http://db:5432/").startswith("exit")
     link = status(client, here)["links"][0]
     assert link["failed"] == 2 and link["status"] in ("gone", "stopped") and there in link["lastError"], link
+
+
+def test_a_linked_box_wakes_and_stays_awake_while_it_is_connected(new_server):
+    server = new_server(arguments=[*SERVER, "--freeze-after", "1s", "--archive-after", "never"])
+    client = server.client()
+    there = client.start()
+    here = client.start(services=[{"name": "db", "port": 5432, "fromBox": there}])
+
+    def state(box):
+        return next(row["status"] for row in client.tool("sandbox_list", {})["boxes"] if row["id"] == box)
+
+    echo(client, there, 5432)
+    until(lambda: state(there) == "frozen")
+    program = "import socket, sys; s = socket.create_connection(('db', 5432)); s.sendall(b'x'); s.recv(1); print('up', flush=True); sys.stdin.read()"
+    client.exec(here, f"tail -f /dev/null | python3 -c \"{program}\" > /tmp/said", background=True, execId="hold")
+    until(lambda: client.exec(here, "cat /tmp/said")["stdout"] == "up\n")
+    assert state(there) == "running"
+    time.sleep(3)  # more than the idle time, without a byte
+    assert state(there) == "running" and status(client, here)["links"][0]["open"] == 1
+    client.tool("sandbox_procs", {"id": here, "action": "stop", "bgId": "hold"})
+    until(lambda: state(there) == "frozen")
+    for box in (here, there) * 2:
+        client.stop(box)
 
 
 def test_only_ones_own_live_boxes_can_be_linked(client, boxes, stranger):
