@@ -8,12 +8,13 @@ Steps, in this order:
     unit    meson's tests of the sanitized build: unit tests, HTTP wire scripts, fuzz corpora replayed, torture
     check   clang-format, clang-tidy, cppcheck and the house rules in test/check
     box     pytest over test/box, against the release build (real boxes: as root)
-    e2e     pytest over test/e2e, against the release build (real peers)
+    e2e     pytest over test/e2e, against the release build (real peers); two files at a time, each by a pytest of its own
 
 Nothing here judges by time: a limit only ends what hangs. Each skip is listed with its reason.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import re
@@ -202,22 +203,45 @@ def step_check(tally: Tally, options: argparse.Namespace) -> None:
                 print(f"   OK       {name}", flush=True)
 
 
-def step_pytest(tally: Tally, options: argparse.Namespace, suite: str, programs: Path) -> None:
-    folder = TOP / "test" / suite
-    if not any(folder.glob("test_*.py")):
-        return
-    print(f"== {suite} tests, with {programs.relative_to(TOP)}", flush=True)
-    report = BUILD / f"pytest-{suite}.xml"
+# Files that take minutes begin first, so that none of them is alone at the end.
+LONG = ("test_image", "test_life_kills", "test_life_cycle", "test_restart", "test_scenes_browser", "test_screen_chromium", "test_secrets")
+# Files of test/e2e that run at the same time. Servers never touch each other's boxes; most of a test is waiting.
+LANES = 2
+
+
+def start_order(path: Path) -> tuple[int, str]:
+    return (LONG.index(path.stem) if path.stem in LONG else len(LONG), path.name)
+
+
+def run_pytest(what: Path, options: argparse.Namespace, suite: str, programs: Path) -> tuple[Path, int, str, Path]:
+    report = BUILD / f"pytest-{suite}-{what.stem}.xml"
     report.unlink(missing_ok=True)
-    command = [PYTHON, "-m", "pytest", str(folder), "-q", "--tb=short", "-p", "no:cacheprovider",
+    command = [PYTHON, "-m", "pytest", str(what), "-q", "--tb=short", "-p", "no:cacheprovider",
                "-o", "faulthandler_timeout=300", f"--junitxml={report}"]
     if options.k:
         command += ["-k", options.k]
     env = dict(SANITIZER_ENV, PSBX_BIN=str(programs), PYTHONDONTWRITEBYTECODE="1")
-    code, output = run(command, LIMIT[suite], env, show=options.verbose)
+    return what, *run(command, LIMIT[suite], env, show=options.verbose), report
+
+
+def step_pytest(tally: Tally, options: argparse.Namespace, suite: str, programs: Path) -> None:
+    folder = TOP / "test" / suite
+    files = sorted(folder.glob("test_*.py"), key=start_order)
+    if not files:
+        return
+    print(f"== {suite} tests, with {programs.relative_to(TOP)}", flush=True)
+    lanes = min(LANES, options.jobs) if suite == "e2e" else 1
+    # Those of test/box look at the whole machine: one after the other, with what a session shares.
+    with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
+        runs = [pool.submit(run_pytest, what, options, suite, programs) for what in (files if lanes > 1 else [folder])]
+        for done in concurrent.futures.as_completed(runs):
+            count_pytest(tally, suite, *done.result())
+
+
+def count_pytest(tally: Tally, suite: str, what: Path, code: int, output: str, report: Path) -> None:
     if not report.exists():
         if code != 5:  # 5: nothing was selected
-            tally.fail(f"{suite} tests (pytest ended with {code})", output[-8000:])
+            tally.fail(f"{suite}: {what.stem} (pytest ended with {code})", output[-8000:])
         return
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{suite}: {case.get('classname', '').split('.')[-1]}::{case.get('name')}"
@@ -233,7 +257,7 @@ def step_pytest(tally: Tally, options: argparse.Namespace, suite: str, programs:
         else:
             tally.ok()
     if code not in (0, 1, 5):
-        tally.fail(f"{suite} tests (pytest ended with {code})", output[-4000:])
+        tally.fail(f"{suite}: {what.stem} (pytest ended with {code})", output[-4000:])
 
 
 def main() -> int:
