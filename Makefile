@@ -30,13 +30,13 @@ all: packages-checked $(BUILD)/build.ninja
 	@$(PYTHON) scripts/link-outputs.py $(BUILD)
 
 packages-checked:
-	@scripts/install-packages.sh --check build || { echo 'run `make deps` (or `make up`), which installs them' >&2; exit 1; }
+	@scripts/install-packages.sh --check build npm-build || { echo 'run `make deps` (or `make up`), which installs them' >&2; exit 1; }
 
 $(BUILD)/build.ninja:
 	@meson setup $(BUILD) >$(BUILD).setup.log 2>&1 && rm -f $(BUILD).setup.log || { cat $(BUILD).setup.log; rm -f $(BUILD).setup.log; exit 1; }
 
 deps:
-	@scripts/install-packages.sh run build
+	@scripts/install-packages.sh run build npm-build
 
 up: deps
 	@$(MAKE) all
@@ -46,15 +46,15 @@ down:
 	@if [ -x $(BUILD)/bin/parallelsandbox ]; then $(BUILD)/bin/parallelsandbox down; else echo 'nothing is built, so nothing runs from here'; fi
 
 test:
-	@scripts/install-packages.sh run build test npm-test
+	@scripts/install-packages.sh run build test npm-build npm-test
 	@$(PYTHON) scripts/run-tests.py --jobs $(JOBS) $(TEST_ARGS)
 
 check:
-	@scripts/install-packages.sh build test
+	@scripts/install-packages.sh build test npm-build
 	@$(PYTHON) scripts/run-tests.py --jobs $(JOBS) --only check $(TEST_ARGS)
 
 bench:
-	@scripts/install-packages.sh run build test bench npm-test
+	@scripts/install-packages.sh run build test bench npm-build npm-test
 	@$(MAKE) all
 	@$(PYTHON) test/bench/run.py $(BENCH_ARGS)
 
@@ -63,11 +63,11 @@ check-clean:
 	@scripts/check-clean.sh $(CLEAN_SUITES)
 
 fuzz:
-	@scripts/install-packages.sh build test
+	@scripts/install-packages.sh build test npm-build
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 coverage:
-	@scripts/install-packages.sh build test
+	@scripts/install-packages.sh build test npm-build
 	@scripts/coverage.sh
 
 format:

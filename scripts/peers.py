@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The npm packages that the test suite runs against our server (packages.txt, the npm- sections).
+"""The npm packages that the test suite runs against our server, and those that the app is built from
+(packages.txt, the npm- sections).
 
-Each folder below test/e2e/peers has a package.json and a lock file without download addresses. It is installed
-into a cache outside the tree, under a name that holds the hash of both files, and used from there, offline too.
+Each folder below test/e2e/peers, and web/app, has a package.json and a lock file without download addresses. It is
+installed into a cache outside the tree, under a name that holds the hash of both files, and used from there, offline too.
 
     peers.py install SECTION      install what is missing
     peers.py check SECTION        exit 1 when something is missing
@@ -21,6 +22,10 @@ TOP = Path(__file__).resolve().parent.parent
 PEERS = TOP / "test" / "e2e" / "peers"
 
 
+def source_dir(name: str) -> Path:
+    return TOP / "web" / "app" if name == "app" else PEERS / name
+
+
 def cache_dir() -> Path:
     base = os.environ.get("PSBX_TEST_CACHE")
     if base:
@@ -32,7 +37,7 @@ def cache_dir() -> Path:
 def peer_dir(name: str) -> Path:
     digest = hashlib.sha256()
     for part in ("package.json", "package-lock.json"):
-        digest.update((PEERS / name / part).read_bytes())
+        digest.update((source_dir(name) / part).read_bytes())
         digest.update(b"\0")
     return cache_dir() / f"{name}-{digest.hexdigest()[:16]}"
 
@@ -70,7 +75,7 @@ def install(name: str) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
     try:
         for part in ("package.json", "package-lock.json"):
-            shutil.copy(PEERS / name / part, work / part)
+            shutil.copy(source_dir(name) / part, work / part)
         env = dict(os.environ, npm_config_update_notifier="false")
         # Not `npm ci`: it refuses a lock without an optional package for another system that the registry lacks.
         # With --no-save the versions and checksums of the lock are just as binding.
@@ -82,7 +87,7 @@ def install(name: str) -> None:
             if last.returncode == 0:
                 break
         if last.returncode != 0:
-            raise SystemExit(f"npm could not install the test peer {name!r}:\n{last.stdout[:3000]}")
+            raise SystemExit(f"npm could not install {name!r}:\n{last.stdout[:3000]}")
         (work / ".complete").touch()
         if target.exists():
             shutil.rmtree(target)
@@ -91,7 +96,7 @@ def install(name: str) -> None:
         except OSError:
             if not installed(name):  # another run put it there meanwhile: that one serves as well
                 raise
-        print(f"installed test peer: {name}")
+        print(f"installed from npm: {name}")
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -107,7 +112,7 @@ def main(args: list[str]) -> int:
     missing = [name for name in listed(what) if not installed(name)]
     if verb == "check":
         if missing:
-            print("missing test peers: " + " ".join(missing), file=sys.stderr)
+            print("missing from npm: " + " ".join(missing), file=sys.stderr)
         return 1 if missing else 0
     for name in missing:
         install(name)

@@ -1,4 +1,4 @@
-#include "control/control.h"
+#include "control/events.h"
 
 #include "base/clock.h"
 
@@ -31,6 +31,7 @@ void agent_called(struct control *c, const struct identity *who)
             wall_ms() - row.called_at < 5000)
                 return;
         (void) agents_called(c->db, who->account, who->agent, who->client[0] ? who->client : NULL);
+        events_agent(c->events, who->account, who->agent);
 }
 
 const char *agent_state(struct control *c, const struct box_row *row, struct agent_row *ret)

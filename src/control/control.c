@@ -1,4 +1,5 @@
 #include "control/control.h"
+#include "control/events.h"
 #include "control/pool.h"
 #include "control/secrets.h"
 #include "control/wires.h"
@@ -52,6 +53,7 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->claims = map_new();
         c->pool = pool_new(c, cfg->warm);
         wires_open(c);
+        c->events = events_new(c);
         list_init(&c->queue);
         waitq_init(&c->capacity);
         sem_init_n(&c->shots, SHOTS_MAX);
@@ -90,6 +92,7 @@ void control_free(struct control *c)
         c->driver->on_images = NULL;
         pool_free(c->pool);
         wires_close(c);
+        events_free(c->events);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);

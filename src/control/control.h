@@ -68,6 +68,7 @@ struct control {
         struct pool *pool;      /* boxes that stand ready (pool.h), or NULL */
         struct wire_hub *wires; /* names of boxes at work (wires.h) */
         struct sem shots;       /* of a screen, at once: each holds a whole picture */
+        struct events *events;  /* what people who look on are told (events.h) */
         struct left_runs *left; /* commands that outlive their calls (exec_left.c); NULL while there were none */
 };
 

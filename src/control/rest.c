@@ -15,6 +15,9 @@ static const struct route {
         { "POST", "/v1/boxes/*/prune", rest_prune },  { "POST", "/v1/agents/*/heartbeat", rest_heartbeat },
         { "POST", "/v1/agents/*/leave", rest_leave }, { "GET", "/v1/secrets", rest_secrets_list },
         { "PUT", "/v1/secrets/*", rest_secret_put },  { "DELETE", "/v1/secrets/*", rest_secret_delete },
+        { "GET", "/v1/boxes/*/steps", rest_steps },   { "GET", "/v1/boxes/*/unsaved", rest_unsaved },
+        { "POST", "/v1/boxes/*/stop", rest_stop },    { "POST", "/v1/boxes/*/restore", rest_restore },
+        { "GET", "/v1/events", rest_events },
 };
 
 static bool matches(struct str path, const char *pattern, struct rest *r)

@@ -21,6 +21,11 @@ void coroutine_fn rest_leave(struct rest *r);
 void coroutine_fn rest_secrets_list(struct rest *r);
 void coroutine_fn rest_secret_put(struct rest *r);
 void coroutine_fn rest_secret_delete(struct rest *r);
+void coroutine_fn rest_steps(struct rest *r);
+void coroutine_fn rest_unsaved(struct rest *r);
+void coroutine_fn rest_stop(struct rest *r);
+void coroutine_fn rest_restore(struct rest *r);
+void coroutine_fn rest_events(struct rest *r);
 
 /* The status that fits a negative errno, with e's sentence. */
 void coroutine_fn rest_fail(struct rest *r, int code, const struct err *e);

@@ -1,5 +1,7 @@
+#include "control/events.h"
 #include "control/rest.h"
 #include "control/tool.h"
+#include "control/view.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -23,6 +25,7 @@ static void write_row(struct jw *w, struct rest *r, const struct box_row *row)
         jw_key(w, "repos");
         jw_raw(w, str_of(row->repos));
         life_write(w, r->c, row);
+        view_box(w, r->c, row);
         if (row->why)
                 jw_kstr(w, "statusReason", row->why);
         jw_end(w);
@@ -104,6 +107,7 @@ void coroutine_fn rest_heartbeat(struct rest *r)
         if (!presence_client(r, client))
                 return;
         (void) agents_heartbeat(r->c->db, r->who->account, r->id, client[0] ? client : NULL);
+        events_agent(r->c->events, r->who->account, r->id);
         (void) call_reply(r->call, 200, "application/json", "{\"ok\":true}", 11);
 }
 
@@ -114,6 +118,7 @@ void coroutine_fn rest_leave(struct rest *r)
         if (!presence_client(r, client))
                 return;
         (void) agents_left(r->c->db, r->who->account, r->id);
+        events_agent(r->c->events, r->who->account, r->id);
         (void) call_reply(r->call, 200, "application/json", "{\"ok\":true}", 11);
 }
 

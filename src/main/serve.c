@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "control/events.h"
 #include "control/exec_left.h"
 #include "control/pool.h"
 #include "control/scene.h"
@@ -430,6 +431,7 @@ static void coroutine_fn stop_main(void *arg)
 
         mcp_server_drain(s->mcp);
         scenes_stop(s->scenes);
+        events_end_all(s->control->events);
         http_server_stop(s->http, STOP_MS);
         exec_left_stop(s->control);
         life_stop(s->control);

@@ -39,6 +39,46 @@ static void row_from(struct query *q, struct box_row *b)
         b->restorable_until = col_int(q, 17);
 }
 
+void boxes_watch(struct db *db, const struct boxes_watch *w)
+{
+        db_set_watch(db, w);
+}
+
+/* Tells of the box as its row says now; gone: of its end, while the row is still there. */
+static void tell(struct db *db, const char *id, bool gone)
+{
+        const struct boxes_watch *w = db_watch(db);
+        _cleanup_free_ char *account = NULL, *state = NULL;
+        struct query q;
+
+        if (!w)
+                return;
+        query(db, &q, "SELECT account_id, state FROM boxes WHERE id = ?");
+        query_str(&q, id);
+        if (query_row(&q)) {
+                account = xstrdup(col_str(&q, 0));
+                state = xstrdup(gone ? "deleted" : col_str(&q, 1));
+        }
+        (void) query_end(&q, NULL);
+        if (account)
+                w->box(account, id, state, w->arg);
+}
+
+static int told(struct db *db, const char *id, int r)
+{
+        if (r == 0)
+                tell(db, id, false);
+        return r;
+}
+
+static void tell_step(struct db *db, const struct step *s)
+{
+        const struct boxes_watch *w = db_watch(db);
+
+        if (w)
+                w->step(s, w->arg);
+}
+
 int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
 {
         struct query q;
@@ -61,7 +101,7 @@ int boxes_insert(struct db *db, const struct box_row *b, struct err *e)
                 query_str(&q, values[i]);
         query_int(&q, b->created_at);
         query_int(&q, b->used_at);
-        return query_run(&q, e);
+        return told(db, b->id, query_run(&q, e));
 }
 
 int boxes_get(struct db *db, const char *account, const char *id, struct box_row *ret, struct err *e)
@@ -96,7 +136,7 @@ int boxes_set_state(struct db *db, const char *id, const char *state, const char
         query_str(&q, why);
         query_int(&q, wall_ms());
         query_str(&q, id);
-        return query_run(&q, e);
+        return told(db, id, query_run(&q, e));
 }
 
 int boxes_end(struct db *db, const char *id, const char *state, const char *why, int64_t until, struct err *e)
@@ -115,7 +155,7 @@ int boxes_end(struct db *db, const char *id, const char *state, const char *why,
         else
                 query_null(&q);
         query_str(&q, id);
-        return query_run(&q, e);
+        return told(db, id, query_run(&q, e));
 }
 
 int boxes_restored(struct db *db, const struct box_row *b, struct err *e)
@@ -132,7 +172,7 @@ int boxes_restored(struct db *db, const struct box_row *b, struct err *e)
                 query_str(&q, values[i]);
         query_int(&q, wall_ms());
         query_str(&q, b->id);
-        return query_run(&q, e);
+        return told(db, b->id, query_run(&q, e));
 }
 
 int boxes_each_expired(struct db *db, int64_t now, int (*fn)(const char *id, void *arg), void *arg)
@@ -180,7 +220,7 @@ int boxes_set_repos(struct db *db, const char *id, const char *repos)
         query(db, &q, "UPDATE boxes SET repos = ? WHERE id = ?");
         query_str(&q, repos);
         query_str(&q, id);
-        return query_run(&q, NULL);
+        return told(db, id, query_run(&q, NULL));
 }
 
 int boxes_set_wiring(struct db *db, const char *id, const char *services, const char *wiring, struct err *e)
@@ -191,7 +231,7 @@ int boxes_set_wiring(struct db *db, const char *id, const char *services, const 
         query_str(&q, services);
         query_str(&q, wiring);
         query_str(&q, id);
-        return query_run(&q, e);
+        return told(db, id, query_run(&q, e));
 }
 
 int boxes_linking(struct db *db, const char *account, const char *id, int (*fn)(const struct box_row *b, void *arg),
@@ -230,6 +270,7 @@ int boxes_delete(struct db *db, const char *id, struct err *e)
 {
         struct query q;
 
+        tell(db, id, true);
         query(db, &q, "DELETE FROM boxes WHERE id = ?");
         query_str(&q, id);
         return query_run(&q, e);
@@ -296,6 +337,7 @@ int steps_begin(struct db *db, struct step *s, struct err *e)
         if (r < 0)
                 return r;
         s->id = query_last_id(db);
+        tell_step(db, s);
         /* Trimming every time would double the cost of a call. */
         if (s->id % 64 != 0)
                 return 0;
@@ -324,44 +366,70 @@ int steps_end(struct db *db, const struct step *s, struct err *e)
         query_int(&q, s->oom_killed);
         query_str(&q, s->error);
         query_int(&q, s->id);
-        return query_run(&q, e);
+        int r = query_run(&q, e);
+        if (r == 0)
+                tell_step(db, s);
+        return r;
+}
+
+#define STEP_COLUMNS                                                                              \
+        "id, tool, exec_id, agent_id, command, directory, note, started_at, ended_at, exit_code," \
+        " signal, timed_out, oom_killed, error"
+
+static int each_step(struct query *q, const char *box, int (*fn)(const struct step *s, void *arg), void *arg)
+{
+        int r = 0;
+
+        while (r == 0 && query_row(q)) {
+                struct step s = {
+                        .id = col_int(q, 0),
+                        .box = box,
+                        .tool = col_str(q, 1),
+                        .exec_id = col_str(q, 2),
+                        .agent = col_str(q, 3),
+                        .command = col_str(q, 4),
+                        .directory = col_str(q, 5),
+                        .note = col_str(q, 6),
+                        .started_at = col_int(q, 7),
+                        .ended_at = col_int(q, 8),
+                        .has_exit = !col_null(q, 9),
+                        .exit_code = col_int(q, 9),
+                        .signal = col_str(q, 10),
+                        .timed_out = col_int(q, 11) != 0,
+                        .oom_killed = col_int(q, 12) != 0,
+                        .error = col_str(q, 13),
+                };
+                r = fn(&s, arg);
+        }
+        int end = query_end(q, NULL);
+        return end < 0 ? end : r;
 }
 
 int steps_last(struct db *db, const char *box, int n, int (*fn)(const struct step *s, void *arg), void *arg)
 {
         struct query q;
-        int r = 0;
 
         query(db, &q,
-              "SELECT * FROM (SELECT id, tool, exec_id, agent_id, command, directory, note, started_at, ended_at, "
-              "exit_code,"
-              " signal, timed_out, oom_killed, error FROM steps WHERE box_id = ? ORDER BY id DESC LIMIT ?) ORDER BY "
+              "SELECT * FROM (SELECT " STEP_COLUMNS " FROM steps WHERE box_id = ? ORDER BY id DESC LIMIT ?) ORDER BY "
               "id");
         query_str(&q, box);
         query_int(&q, n);
-        while (r == 0 && query_row(&q)) {
-                struct step s = {
-                        .id = col_int(&q, 0),
-                        .box = box,
-                        .tool = col_str(&q, 1),
-                        .exec_id = col_str(&q, 2),
-                        .agent = col_str(&q, 3),
-                        .command = col_str(&q, 4),
-                        .directory = col_str(&q, 5),
-                        .note = col_str(&q, 6),
-                        .started_at = col_int(&q, 7),
-                        .ended_at = col_int(&q, 8),
-                        .has_exit = !col_null(&q, 9),
-                        .exit_code = col_int(&q, 9),
-                        .signal = col_str(&q, 10),
-                        .timed_out = col_int(&q, 11) != 0,
-                        .oom_killed = col_int(&q, 12) != 0,
-                        .error = col_str(&q, 13),
-                };
-                r = fn(&s, arg);
-        }
-        int end = query_end(&q, NULL);
-        return end < 0 ? end : r;
+        return each_step(&q, box, fn, arg);
+}
+
+int steps_before(struct db *db, const char *box, int64_t before, bool running, int n,
+                 int (*fn)(const struct step *s, void *arg), void *arg)
+{
+        struct query q;
+
+        query(db, &q,
+              "SELECT " STEP_COLUMNS " FROM steps WHERE box_id = ?1 AND (?2 = 0 OR id < ?2) AND (?3 = 0 OR ended_at IS"
+              " NULL) ORDER BY id DESC LIMIT ?4");
+        query_str(&q, box);
+        query_int(&q, before);
+        query_int(&q, running);
+        query_int(&q, n);
+        return each_step(&q, box, fn, arg);
 }
 
 char *steps_agent_of(struct db *db, const char *box, const char *exec_id)

@@ -51,9 +51,23 @@ struct step {
 /* Records that a call began; s->id is set. Long commands are cut at 8 KiB. At most 1,000 steps a box are kept. */
 int steps_begin(struct db *db, struct step *s, struct err *e);
 int steps_end(struct db *db, const struct step *s, struct err *e);
+/* At most n of those before the given id (0: from the newest on), newest first; those that run alone, when asked. */
+int steps_before(struct db *db, const char *box, int64_t before, bool running, int n,
+                 int (*fn)(const struct step *s, void *arg), void *arg);
 /* The last n, oldest first. */
 int steps_last(struct db *db, const char *box, int n, int (*fn)(const struct step *s, void *arg), void *arg);
 /* The agent that started a job, allocated, or NULL. */
 char *steps_agent_of(struct db *db, const char *box, const char *exec_id);
 /* Calls left open by a server that was killed get an error text. */
 int steps_close_open(struct db *db, const char *error);
+
+/*
+ * Who is told what a person who looks on would see, right after it was written. Runs on the loop, must not suspend, and
+ * must not end the box's row.
+ */
+struct boxes_watch {
+        void (*box)(const char *account, const char *box, const char *state, void *arg); /* "deleted" when it goes */
+        void (*step)(const struct step *s, void *arg);                                   /* begun, or with ended_at */
+        void *arg;
+};
+void boxes_watch(struct db *db, const struct boxes_watch *w); /* kept, not copied; NULL: nobody is told any longer */

@@ -15,7 +15,18 @@
 struct db {
         sqlite3 *sq;
         struct map *statements; /* SQL text -> sqlite3_stmt */
+        const void *watch;
 };
+
+void db_set_watch(struct db *db, const void *watch)
+{
+        db->watch = watch;
+}
+
+const void *db_watch(const struct db *db)
+{
+        return db->watch;
+}
 
 static int to_errno(int rc)
 {

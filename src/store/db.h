@@ -55,6 +55,10 @@ int64_t query_number(struct query *q);            /* runs it: the first row's fi
 int64_t query_changes(struct db *db);             /* rows changed by the last statement */
 int64_t query_last_id(struct db *db);
 
+/* Who is told of rows that were written; what it is, says boxes.h. NULL at first. Not owned. */
+void db_set_watch(struct db *db, const void *watch);
+const void *db_watch(const struct db *db);
+
 const char *col_str(struct query *q, int i);                /* NULL for NULL */
 void col_copy(struct query *q, int i, char *out, size_t n); /* a string, cut at n - 1 bytes; "" for NULL */
 int64_t col_int(struct query *q, int i);

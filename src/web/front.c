@@ -1,4 +1,5 @@
 #include "web/front.h"
+#include "web/app.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -99,7 +100,7 @@ static bool coroutine_fn serve_public(struct front *f, struct call *c)
         else if (path_below(c, "/v1/blobs/"))
                 rest_blob(f->control, c);
         else
-                return auth_handle(f->auth, c);
+                return app_handle(c) || auth_handle(f->auth, c);
         return true;
 }
 

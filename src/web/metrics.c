@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "control/events.h"
 #include "control/pool.h"
 #include "web/scenes.h"
 
@@ -62,6 +63,8 @@ int metrics_write(const struct front *f, struct buf *b)
                 { "mcp_streams", "gauge", "Open notification streams.", (double) mcp.streams },
                 { "scene_tunnels", "gauge", "Open WebSockets and other upgraded connections of scenes.",
                   f->scenes ? (double) scenes_tunnels(f->scenes) : 0 },
+                { "event_streams", "gauge", "Open streams of events to people's browsers.",
+                  (double) events_streams(c->events) },
                 { "coroutines", "gauge", "Live coroutines.", (double) coro_count() },
         };
         for (size_t i = 0; r == 0 && i < ARRAY_LEN(rows); i++)

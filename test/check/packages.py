@@ -32,9 +32,9 @@ def sections():
 def main():
     problems = []
     listed = sections()
-    for line in listed["npm-test"]:
+    for line in listed["npm-test"] + listed["npm-build"]:
         folder, *packages = line.split()
-        base = TOP / "test" / "e2e" / "peers" / folder
+        base = TOP / "web" / "app" if folder == "app" else TOP / "test" / "e2e" / "peers" / folder
         manifest = json.loads((base / "package.json").read_text())["dependencies"]
         wanted = dict(package.rsplit("@", 1) for package in packages)
         if manifest != wanted:

@@ -45,7 +45,8 @@ export async function layout(page) {
                 const width = document.documentElement.clientWidth;
                 if (document.documentElement.scrollWidth > width) problems.push(`wider than the screen: ${document.documentElement.scrollWidth} > ${width}`);
                 for (const node of document.querySelectorAll('a, button, input:not([type=hidden])')) {
-                        if (!node.checkVisibility() || node.closest('.skip, .gone')) continue;
+                        // (.whole: its target is the whole card around it)
+                        if (!node.checkVisibility() || node.closest('.skip, .gone, .whole')) continue;
                         const box = node.getBoundingClientRect();
                         if (box.height < 43.5 || box.width < 24) problems.push(`small: ${node.outerHTML.slice(0, 80)} ${box.width}x${box.height}`);
                 }
