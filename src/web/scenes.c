@@ -219,9 +219,9 @@ static int coroutine_fn dial(void *arg, struct stream **ret, struct err *e)
 }
 
 /*
- * Somebody opens a page, and no page that was left open asks by itself. Browsers say the mode (W3C Fetch Metadata) where
- * they trust the address, and not for a WebSocket; elsewhere only a page is asked for as text/html. Other programs do
- * what somebody told them.
+ * Somebody opens a page, and no page that was left open asks by itself. Browsers say the mode (W3C Fetch Metadata)
+ * where they trust the address, and not for a WebSocket; elsewhere only a page is asked for as text/html. Other
+ * programs do what somebody told them.
  */
 static bool opens_a_page(const struct call *call)
 {
