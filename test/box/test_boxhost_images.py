@@ -96,10 +96,10 @@ def test_an_old_version_that_nobody_needs_goes_at_the_next_start(host):
 
 
 def test_what_is_being_built_is_left_alone(host):
-    (folder(host) / ".build-abc").mkdir()
-    (folder(host) / ".gone-abc").mkdir()
     with open(folder(host) / ".build.lock", "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # first, as a build does: the sweep of the first start may still be at work
+        (folder(host) / ".build-abc").mkdir()
+        (folder(host) / ".gone-abc").mkdir()
         host.restart()
         until(lambda: not (folder(host) / ".gone-abc").exists())
         assert (folder(host) / ".build-abc").exists()
