@@ -1,6 +1,7 @@
 #include "boxhost/archive.h"
 
 #include "boxhost/box.h"
+#include "boxhost/image_store.h"
 #include "boxhost/state.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -95,11 +96,16 @@ int archive_each(struct host *h, const char *after, size_t max, void (*fn)(const
 
 int archive_delete(struct host *h, const char *id, struct err *e)
 {
-        int r;
+        struct box was = { 0 };
+        bool whole = spec_read(h->archive_dir, id, &was, NULL) == 0;
 
         spec_withdraw(h->archive_dir, id); /* from now on the next start finishes the removal */
-        r = remove_tree(h->archive_dir, id);
-        return r < 0 ? err_sys(e, r, "cannot remove the archive of box %s", id) : 0;
+        int r = remove_tree(h->archive_dir, id);
+        if (r < 0)
+                return err_sys(e, r, "cannot remove the archive of box %s", id);
+        if (whole) /* it may have been the last that needed its version */
+                image_box_gone(h->images_dir, h->boxes_dir, h->images_lock, was.image, was.skeleton);
+        return 0;
 }
 
 void archive_sweep(struct host *h, bool all)

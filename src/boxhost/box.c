@@ -579,8 +579,7 @@ int box_archive(struct host *h, const char *id, struct box_rest *ret_rest, struc
         /* The names at least outlive a power cut; the disk itself is written by the kernel in its own time. */
         (void) fsync(h->archive_dir);
         *ret_rest = (struct box_rest){ .disk = steal_fd(&b->disk), .index = index, .watch = disk_watch(dir) };
-        image_box_gone(h->images_dir, h->boxes_dir, h->images_lock, b->image, b->skeleton);
-        host_forget(h, b);
+        host_forget(h, b); /* its image stays: the archive needs it */
         return 0;
 }
 
