@@ -1,6 +1,7 @@
 #include "control/control.h"
 #include "control/events.h"
 #include "control/pool.h"
+#include "control/scene_ports.h"
 #include "control/secrets.h"
 #include "control/wires.h"
 
@@ -36,6 +37,7 @@ static void janitor(void *arg)
         (void) sessions_trim(c->db, now - 30 * DAY_MS, SESSIONS_KEPT);
         (void) agents_trim(c->db, now - 30 * DAY_MS);
         box_secrets_janitor(c);
+        scene_ports_sweep(c->scene_ports);
 }
 
 int control_new(const struct control_config *cfg, struct db *db, struct objects *objects, struct driver *driver,
@@ -52,6 +54,8 @@ int control_new(const struct control_config *cfg, struct db *db, struct objects 
         c->boxes = map_new();
         c->claims = map_new();
         c->pool = pool_new(c, cfg->warm);
+        if (cfg->scene_from)
+                c->scene_ports = scene_ports_new(db, cfg->scene_from, cfg->scene_to);
         wires_open(c);
         c->events = events_new(c);
         list_init(&c->queue);
@@ -93,6 +97,7 @@ void control_free(struct control *c)
         pool_free(c->pool);
         wires_close(c);
         events_free(c->events);
+        scene_ports_free(c->scene_ports);
         (void) map_each(c->boxes, release_one, NULL);
         map_free(c->boxes);
         map_free(c->claims);

@@ -39,6 +39,8 @@ struct control_config {
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
         const char *scene_domain;   /* "boxes.example.com", with "https://" or a port when a proxy is before us; NULL:
                                        localhost */
+        unsigned scene_from, scene_to; /* ports of scenes instead (scene_ports.h); 0: none */
+        const char *scene_host;        /* the host of their addresses, as URLs write it */
         unsigned char link_key[32]; /* signs download links, and makes the keys of scenes */
 };
 
@@ -51,6 +53,7 @@ struct control {
 
         struct map *boxes;    /* id -> struct box, for boxes that run */
         size_t starting;      /* claims under way, counted against boxes_max */
+        struct scene_ports *scene_ports; /* NULL: scenes have names */
         struct map *claims;   /* id -> what a call is doing to the box (box_impl.h) */
         struct waitq settled; /* a claim ended */
         struct coro *life;    /* freezes, archives and deletes what is unused */

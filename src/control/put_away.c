@@ -4,6 +4,7 @@
  */
 #include "control/box_impl.h"
 #include "control/secrets.h"
+#include "control/scene_ports.h"
 #include "control/wires.h"
 
 #include "base/clock.h"
@@ -62,6 +63,8 @@ int coroutine_fn box_delete(struct control *c, const struct box_row *row, const 
         coro_unshield();
         if (r < 0)
                 (void) boxes_end(c->db, row->id, row->state, row->why, row->restorable_until, NULL);
+        else
+                scene_ports_sweep(c->scene_ports);
         box_unclaim(c, row->id);
         return r;
 }

@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "control/scene_ports.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,16 +11,15 @@
 /* What remains of a label beside box and key. */
 #define NAME_MAX_IN(box) (SCENE_LABEL_MAX - SCENE_KEY_LEN - 4 - strlen(box))
 
-void scene_key(const struct control *c, const char *box, char ret[static SCENE_KEY_LEN + 1])
+/* Each text begins with what it is for; no download link signs a text like these. */
+static void key_from(const struct control *c, const char *text, char ret[static SCENE_KEY_LEN + 1])
 {
         static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
         unsigned char mac[HASH_LEN];
-        char text[64];
         unsigned bits = 0, have = 0;
         size_t at = 0;
-        int n = snprintf(text, sizeof text, "scene key\n%s", box); /* no download link signs a text like this */
 
-        hmac_sha256(c->cfg.link_key, text, (size_t) n, mac);
+        hmac_sha256(c->cfg.link_key, text, strlen(text), mac);
         for (size_t i = 0; i < KEY_BYTES; i++) {
                 bits = bits << 8 | mac[i];
                 for (have += 8; have >= 5; have -= 5)
@@ -27,6 +27,23 @@ void scene_key(const struct control *c, const char *box, char ret[static SCENE_K
         }
         ret[at++] = digits[bits << (5 - have) & 31];
         ret[at] = '\0';
+}
+
+void scene_key(const struct control *c, const char *box, char ret[static SCENE_KEY_LEN + 1])
+{
+        char text[64];
+
+        (void) snprintf(text, sizeof text, "scene key\n%.33s", box);
+        key_from(c, text, ret);
+}
+
+void scene_port_key(const struct control *c, const char *what, const char *box, unsigned port,
+                    char ret[static SCENE_KEY_LEN + 1])
+{
+        char text[96];
+
+        (void) snprintf(text, sizeof text, "scene %.16s\n%.33s\n%u", what, box, port);
+        key_from(c, text, ret);
 }
 
 void scene_label(const struct control *c, const char *box, const struct wires *s, size_t index,
@@ -48,6 +65,11 @@ int scene_origin(const struct control *c, const char *box, const struct wires *s
         char label[SCENE_LABEL_MAX + 1];
         const char *scheme = "http", *domain = c->cfg.scene_domain, *port = strrchr(c->origin, ':');
 
+        if (c->scene_ports) {
+                unsigned at = scene_port_give(c->scene_ports, box, s, index);
+
+                return at ? buf_addf(out, "http://%s:%u", c->cfg.scene_host, at) : -ENOSPC;
+        }
         if (domain && str_starts(str_of(domain), STR("https://")))
                 scheme = "https";
         if (domain && strstr(domain, "://"))
@@ -147,18 +169,32 @@ bool scene_host_label(const struct control *c, struct str host, struct str *ret_
         return !memchr(ret_label->p, '.', ret_label->n);
 }
 
-static void write_one(struct jw *w, const char *key, const struct control *c, const char *box, const struct wires *s,
+static int write_one(struct jw *w, const char *key, const struct control *c, const char *box, const struct wires *s,
                       size_t index)
 {
         _cleanup_buf_ struct buf url = BUF_MAX(512);
+        char secret[SCENE_KEY_LEN + 1];
+        int r = scene_origin(c, box, s, index, &url);
 
-        if (scene_origin(c, box, s, index, &url) == 0 && buf_addc(&url, '/') == 0)
+        scene_key(c, box, secret);
+        if (r == 0)
+                r = c->scene_ports ? buf_addf(&url, SCENE_DOOR "%s/", secret) : buf_addc(&url, '/');
+        if (r == 0)
                 jw_kstr(w, key, buf_cstr(&url));
+        return r;
 }
 
 void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct wires *s, size_t index)
 {
-        write_one(w, "url", c, box, s, index);
+        char range[32];
+
+        if (write_one(w, "url", c, box, s, index) != -ENOSPC)
+                return;
+        scene_ports_words(c->scene_ports, range);
+        _cleanup_free_ char *why = xasprintf("none of the ports %s that the server has for scenes is free: delete a "
+                                             "box, or let the operator widen --scene-ports",
+                                             range);
+        jw_kstr(w, "urlMissing", why);
 }
 
 void scene_write_box(struct jw *w, const struct control *c, const struct box_row *row)
@@ -171,6 +207,6 @@ void scene_write_box(struct jw *w, const struct control *c, const struct box_row
                 return;
         while (web < s.count && !s.wire[web].web)
                 web++;
-        write_one(w, "sceneUrl", c, row->id, &s, 0);
-        write_one(w, "webUrl", c, row->id, &s, web < s.count ? web : 0);
+        (void) write_one(w, "sceneUrl", c, row->id, &s, 0);
+        (void) write_one(w, "webUrl", c, row->id, &s, web < s.count ? web : 0);
 }

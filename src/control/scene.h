@@ -15,13 +15,21 @@
 
 void scene_key(const struct control *c, const char *box, char ret[static SCENE_KEY_LEN + 1]);
 
+/* Where scenes have ports, the key is the path that one comes in by: "/.psbx/<key>/…". No service is asked for a path
+ * below it. */
+#define SCENE_DOOR "/.psbx/"
+/* Further secrets of one service's port: "pass", what its cookie holds, and "cookies", in the names of the service's. */
+void scene_port_key(const struct control *c, const char *what, const char *box, unsigned port,
+                    char ret[static SCENE_KEY_LEN + 1]);
+
 /*
  * The first label of a service's host name. A name that is too long for it, or that browsers would take for an encoded
  * one, is told by its place among the services instead.
  */
 void scene_label(const struct control *c, const char *box, const struct wires *s, size_t index,
                  char ret[static SCENE_LABEL_MAX + 1]);
-/* "http://…" without a slash, of the service at index. */
+/* "http://…" without a slash, of the service at index: a name, or a port (scene_ports.h), which is given at the first
+ * time. -ENOSPC: no port is free. */
 int scene_origin(const struct control *c, const char *box, const struct wires *s, size_t index, struct buf *out);
 
 /* Parts of a label; false when it has not the form of one. Nothing of it is checked. */
@@ -42,7 +50,7 @@ bool scene_domain_ok(const char *s);
  * has the form of a scene's is not looked at. */
 bool scene_host_label(const struct control *c, struct str host, struct str *ret_label);
 
-/* "url" of a service, and "sceneUrl" (the first) and "webUrl" (the first with web, else the first) of a box. Nothing is
+/* "url" of a service ("urlMissing", words, when there is no port for it), and "sceneUrl" (the first) and "webUrl" (the first with web, else the first) of a box. Nothing is
  * written when there is none. */
 void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct wires *s, size_t index);
 void scene_write_box(struct jw *w, const struct control *c, const struct box_row *row);

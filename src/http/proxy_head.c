@@ -248,12 +248,15 @@ static int add_set_cookie(struct buf *b, const struct h1_header *x, const struct
         while (r == 0 && all.n) {
                 struct str item = str_trim(str_cut(&all, ';'), " \t"), rest = item;
 
-                if (!item.n || str_ieq(str_trim(str_cut(&rest, '='), " \t"), STR("domain")))
+                struct str name = str_trim(str_cut(&rest, '='), " \t");
+                if (!item.n || str_ieq(name, STR("domain")) || (p->cookie_prefix && str_ieq(name, STR("httponly"))))
                         continue;
                 r = buf_adds(&out, "; ");
                 if (r == 0)
                         r = buf_addstr(&out, item);
         }
+        if (r == 0 && p->cookie_prefix)
+                r = buf_adds(&out, "; HttpOnly");
         return r < 0 ? r : add_line(b, x->name, buf_str(&out));
 }
 

@@ -12,6 +12,7 @@
 #include "control/exec_left.h"
 #include "control/pool.h"
 #include "control/scene.h"
+#include "control/scene_ports.h"
 #include "control/tool.h"
 #include "control/wires.h"
 #include "http/server.h"
@@ -47,6 +48,7 @@ struct options {
         size_t allow_net_count, host_count;
         uint64_t boxes_max, warm, disk_reserve;
         int64_t freeze_ms, archive_ms, keep_ms;
+        unsigned scene_from, scene_to;
         bool allow_metadata;
         const char *level_name;
 };
@@ -66,7 +68,7 @@ struct server {
         struct http_server *http;
         struct scenes *scenes;
         struct front front;
-        char origin[160];
+        char origin[160], scene_host[264];
         int exit_code;
 };
 
@@ -120,7 +122,8 @@ static int parse_options(int argc, char **argv, struct options *o)
                 OPT_ARCHIVE,
                 OPT_KEEP,
                 OPT_RESERVE,
-                OPT_SCENE_DOMAIN
+                OPT_SCENE_DOMAIN,
+                OPT_SCENE_PORTS
         };
         static const struct option longs[] = { { "state", required_argument, NULL, 's' },
                                                { "listen", required_argument, NULL, 'l' },
@@ -131,6 +134,7 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                { "max-boxes", required_argument, NULL, OPT_MAX_BOXES },
                                                { "warm", required_argument, NULL, OPT_WARM },
                                                { "scene-domain", required_argument, NULL, OPT_SCENE_DOMAIN },
+                                               { "scene-ports", required_argument, NULL, OPT_SCENE_PORTS },
                                                { "allow-client-metadata", no_argument, NULL, OPT_METADATA },
                                                { "freeze-after", required_argument, NULL, OPT_FREEZE },
                                                { "archive-after", required_argument, NULL, OPT_ARCHIVE },
@@ -207,6 +211,13 @@ static int parse_options(int argc, char **argv, struct options *o)
                                                 optarg);
                         o->scene_domain = optarg;
                         break;
+                case OPT_SCENE_PORTS:
+                        if (scene_ports_parse(optarg, &o->scene_from, &o->scene_to) < 0)
+                                return complain("serve", EXIT_USAGE,
+                                                "--scene-ports is a range such as 7500-7599, from 1024 on and of at "
+                                                "most %d ports; got \"%.100s\"",
+                                                SCENE_PORTS_MAX, optarg);
+                        break;
                 case OPT_METADATA:
                         o->allow_metadata = true;
                         break;
@@ -214,12 +225,15 @@ static int parse_options(int argc, char **argv, struct options *o)
                         return EXIT_USAGE;
                 }
         }
+        if (o->scene_domain && o->scene_from)
+                return complain("serve", EXIT_USAGE,
+                                "--scene-domain and --scene-ports exclude each other: scenes have names or ports");
         if (!o->state || optind < argc)
                 return complain("serve", EXIT_USAGE,
                                 "usage: serve --state DIR [--listen ADDR] [--boxhost SOCKET] [--max-boxes N] "
                                 "[--warm N] [--allow-net CIDR]… [--freeze-after TIME] [--archive-after TIME] "
-                                "[--keep-archives TIME] [--disk-reserve SIZE] [--host NAME]… [--scene-domain NAME]"
-                                " [--allow-client-metadata] [--log-level L]");
+                                "[--keep-archives TIME] [--disk-reserve SIZE] [--host NAME]… [--scene-domain NAME|"
+                                "--scene-ports FROM-TO] [--allow-client-metadata] [--log-level L]");
         return 0;
 }
 
@@ -360,6 +374,14 @@ static int start_http(struct server *s, struct err *e)
         const char *colon = strchr(s->host, ':') ? "[]" : "";
         (void) snprintf(s->origin, sizeof s->origin, "http://%.1s%s%.1s:%u", colon, s->host, colon[0] ? colon + 1 : "",
                         s->port);
+        /* Scenes are told by the name that clients are known to use; a wildcard address is none. */
+        if (s->o->host_count)
+                (void) snprintf(s->scene_host, sizeof s->scene_host, "%.259s", s->o->hosts[0]);
+        else if (cstr_eq(s->host, "0.0.0.0") || cstr_eq(s->host, "::"))
+                (void) snprintf(s->scene_host, sizeof s->scene_host, "127.0.0.1");
+        else
+                (void) snprintf(s->scene_host, sizeof s->scene_host, "%.1s%.250s%.1s", colon, s->host,
+                                colon[0] ? colon + 1 : "");
         return 0;
 }
 
@@ -373,6 +395,9 @@ static int start_control(struct server *s, struct err *e)
                                       .keep_ms = s->o->keep_ms,
                                       .disk_reserve = (int64_t) s->o->disk_reserve,
                                       .scene_domain = s->o->scene_domain,
+                                      .scene_from = s->o->scene_from,
+                                      .scene_to = s->o->scene_to,
+                                      .scene_host = s->scene_host,
                                       .allow_net = s->o->allow_net };
         int r = load_link_key(cfg.link_key, e);
 
@@ -390,8 +415,10 @@ static int start_control(struct server *s, struct err *e)
                 memcpy(auth.secret, cfg.link_key, sizeof auth.secret);
                 r = auth_new(&auth, &s->auth, e);
         }
-        if (r == 0)
+        if (r == 0) {
                 s->scenes = scenes_new(s->control, s->auth);
+                r = scenes_listen(s->scenes, s->http, s->host, e);
+        }
         return r;
 }
 
@@ -405,6 +432,8 @@ static void wire_front(struct server *s)
                                    .scenes = s->scenes,
                                    .host = s->host,
                                    .port = s->port,
+                                   .scene_from = s->o->scene_from,
+                                   .scene_to = s->o->scene_to,
                                    .extra_hosts = s->o->hosts,
                                    .started_ms = clock_ms(),
                                    .driver_ready = driver_local_ready };
@@ -501,6 +530,9 @@ int cmd_serve(int argc, char **argv)
         log_setup("parallelsandbox", o.level);
         if (parse_listen(o.listen, &s.host, &s.port, &e) < 0)
                 return complain("serve", EXIT_USAGE, "%s", err_text(&e));
+        if (s.port && s.port >= o.scene_from && s.port <= o.scene_to)
+                return complain("serve", EXIT_USAGE, "--scene-ports holds the port %u of --listen: give another range",
+                                s.port);
         raise_limits();
         r = state_prepare(o.state, &e);
         if (r == 0)

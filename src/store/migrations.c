@@ -147,5 +147,11 @@ static const char step_life[] =
         "ALTER TABLE boxes ADD COLUMN restorable_until INTEGER;"
         "CREATE INDEX boxes_by_expiry ON boxes(restorable_until) WHERE restorable_until IS NOT NULL;";
 
-const char *const migrations[] = { step_1, step_2, step_3, step_wiring, step_life };
+/* Ports that scenes are found at. No reference to boxes: who has the port open must hear that it is free (sweep). */
+static const char step_scene_ports[] = "CREATE TABLE scene_ports ("
+                                       "  port INTEGER PRIMARY KEY, box_id TEXT NOT NULL, service TEXT NOT NULL,"
+                                       "  UNIQUE (box_id, service)"
+                                       ") STRICT;";
+
+const char *const migrations[] = { step_1, step_2, step_3, step_wiring, step_life, step_scene_ports };
 const size_t migration_count = ARRAY_LEN(migrations);

@@ -42,6 +42,9 @@ bool front_host_ok(const struct front *f, struct str host)
                 if (parse_u64(str_n(colon + 1, host.n - name.n - 1), 65535, &port) < 0)
                         return false;
         }
+        /* What a scene's page says of itself. */
+        if (port != f->port && port >= f->scene_from && port <= f->scene_to)
+                return false;
         /* A front proxy may serve a configured name on another port; loopback names must carry ours. */
         if (port != f->port && (loopback_name(name) || str_ieq(name, str_of(f->host))))
                 return false;

@@ -18,6 +18,7 @@ struct front {
         struct scenes *scenes; /* answers requests whose Host names a scene; NULL: nobody */
         const char *host;      /* listening host, as in the origin, without port */
         unsigned port;
+        unsigned scene_from, scene_to;  /* ports of scenes: never this server's, whatever the name; 0: none */
         const char *const *extra_hosts; /* further names people use for this server, NULL terminated, or NULL */
         int64_t started_ms;
         bool stopping;

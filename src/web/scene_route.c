@@ -1,6 +1,7 @@
 #include "web/scene_route.h"
 
 #include "base/mem.h"
+#include "control/scene_ports.h"
 #include "http/url.h"
 #include "loop/loop.h"
 
@@ -30,9 +31,19 @@ void scene_route_unrefp(struct scene_route **r)
         scene_route_unref(*r);
 }
 
-static void unref_attached(void *p)
+void scene_route_detach(void *route)
 {
-        scene_route_unref(p);
+        scene_route_unref(route);
+}
+
+struct scene_route *scene_route_at(const struct control *c, unsigned port)
+{
+        struct scene_route *r = xcalloc(1, sizeof *r);
+
+        r->refs = 1;
+        r->c = c;
+        r->port = port;
+        return r;
 }
 
 uint16_t scene_route_port(const struct scene_route *r)
@@ -52,6 +63,38 @@ static int add_inner(const struct scene_route *r, size_t index, struct buf *out)
         return port == 80 ? buf_adds(out, "http://localhost") : buf_addf(out, "http://localhost:%u", port);
 }
 
+/* "name:port" in parts; what has no port of its own has otherwise. False: no port at all. */
+static bool split_host(struct str host, uint64_t otherwise, struct str *ret_name, uint64_t *ret_port)
+{
+        const char *colon = host.n ? memrchr(host.p, ':', host.n) : NULL;
+
+        *ret_name = host;
+        *ret_port = otherwise;
+        if (!colon || memchr(colon, ']', (size_t) (host.p + host.n - colon)))
+                return true;
+        ret_name->n = (size_t) (colon - host.p);
+        return parse_u64(str_n(colon + 1, host.n - ret_name->n - 1), UINT16_MAX, ret_port) == 0;
+}
+
+/* The same where scenes have ports: those of the range, at the host that this one was asked by. */
+static int inward_port(const struct scene_route *r, struct str host, struct buf *out)
+{
+        const char *box, *service;
+        struct str name, mine;
+        uint64_t port, own;
+
+        (void) split_host(str_of(r->host), 80, &mine, &own);
+        if (!split_host(host, 80, &name, &port) || !str_ieq(name, mine) ||
+            !scene_port_in_range(r->c->scene_ports, (unsigned) port))
+                return 0;
+        int index = scene_port_owner(r->c->scene_ports, (unsigned) port, &box, &service) && cstr_eq(box, r->box)
+                            ? scene_service_find(&r->services, str_of(service))
+                            : -EACCES;
+        if (index < 0)
+                return -EACCES;
+        return add_inner(r, (size_t) index, out) == 0 ? 1 : -ENOBUFS;
+}
+
 /* Another service of the box is told as the service itself would know it; another box is nobody's business. */
 static int inward(void *arg, struct str origin, struct buf *out)
 {
@@ -63,6 +106,8 @@ static int inward(void *arg, struct str origin, struct buf *out)
         if (str_ieq(origin, str_of(r->outer_origin)))
                 return buf_adds(out, r->inner_origin) == 0 ? 1 : -ENOBUFS;
         size_t skip = sep ? (size_t) (sep - origin.p) + 3 : origin.n;
+        if (r->port)
+                return inward_port(r, str_n(origin.p + skip, origin.n - skip), out);
         if (!scene_host_label(r->c, str_n(origin.p + skip, origin.n - skip), &label) || !scene_name_parse(label, &name))
                 return 0;
         int index = str_ieq(name.box, str_of(r->box)) && scene_key_ok(r->c, r->box, name.key)
@@ -96,24 +141,33 @@ static int inner_service(const struct scene_route *r, struct str host, uint64_t 
         return -ENOENT;
 }
 
+/* Where the client finds another service of the box. */
+static int add_outer(const struct scene_route *r, size_t index, struct buf *out)
+{
+        struct str name;
+        uint64_t own;
+
+        if (!r->port)
+                return scene_origin(r->c, r->box, &r->services, index, out);
+        unsigned port = scene_port_find(r->c->scene_ports, r->box, r->services.wire[index].name);
+        (void) split_host(str_of(r->host), 80, &name, &own);
+        return port ? buf_addf(out, "http://%.*s:%u", (int) name.n, name.p, port) : -ENOENT;
+}
+
 static int outward(void *arg, struct str origin, struct buf *out)
 {
         const struct scene_route *r = arg;
         bool https = str_ieq(str_n(origin.p, min_size(origin.n, 8)), STR("https://"));
         struct str host = str_n(origin.p + (https ? 8 : 7), origin.n - (https ? 8 : 7));
-        const char *colon = host.n ? memrchr(host.p, ':', host.n) : NULL;
-        uint64_t port = https ? 443 : 80;
+        uint64_t port;
 
-        if (colon && !memchr(colon, ']', (size_t) (host.p + host.n - colon))) {
-                if (parse_u64(str_n(colon + 1, (size_t) (host.p + host.n - colon - 1)), UINT16_MAX, &port) < 0)
-                        return 0;
-                host.n = (size_t) (colon - host.p);
-        }
+        if (!split_host(host, https ? 443 : 80, &host, &port))
+                return 0;
         int index = inner_service(r, host, port);
         if (index < 0)
                 return 0;
         int e = (size_t) index == r->index ? buf_adds(out, r->outer_origin)
-                                           : scene_origin(r->c, r->box, &r->services, (size_t) index, out);
+                                           : add_outer(r, (size_t) index, out);
         return e == 0 ? 1 : 0;
 }
 
@@ -157,6 +211,7 @@ static void fill_outside(struct scene_route *r)
                                            .inward = leave,
                                            .outward = come_back,
                                            .private_cookies = private_cookies,
+                                           .cookie_prefix = r->port ? r->cookie_prefix : NULL,
                                            .more = more_headers,
                                            .arg = r };
 }
@@ -196,14 +251,47 @@ static void fill(struct scene_route *r, const struct call *call)
                                            .inward = inward,
                                            .outward = outward,
                                            .private_cookies = private_cookies,
+                                           .cookie_prefix = r->port ? r->cookie_prefix : NULL,
                                            .more = more_headers,
                                            .arg = r };
 }
 
-static int resolve(struct scene_route *r, const struct scene_name *name, struct err *e)
+static int resolve_box(struct scene_route *r, struct str service, struct err *e)
 {
         struct box_row row = { 0 };
+        int err = boxes_get(r->c->db, NULL, r->box, &row, e);
 
+        if (err < 0)
+                return err;
+        (void) snprintf(r->account, sizeof r->account, "%s", row.account);
+        wires_read(&row, &r->services);
+        box_row_done(&row);
+        int index = scene_service_find(&r->services, service);
+        if (index < 0)
+                return -ENOENT;
+        r->index = (size_t) index;
+        return 0;
+}
+
+/*
+ * Every port of the host gets every cookie, and its pages' scripts see those that are not HttpOnly. So a service's
+ * cookies have a name outside that holds its port and a secret: other scenes can neither read nor forge them.
+ */
+static int resolve_port(struct scene_route *r, struct err *e)
+{
+        char secret[SCENE_KEY_LEN + 1];
+        const char *box, *service;
+
+        if (!scene_port_owner(r->c->scene_ports, r->port, &box, &service))
+                return -ENOENT;
+        (void) snprintf(r->box, sizeof r->box, "%s", box);
+        scene_port_key(r->c, "cookies", r->box, r->port, secret);
+        (void) snprintf(r->cookie_prefix, sizeof r->cookie_prefix, "s%u-%s-", r->port, secret);
+        return resolve_box(r, str_of(service), e);
+}
+
+static int resolve(struct scene_route *r, const struct scene_name *name, struct err *e)
+{
         for (size_t i = 0; i < name->box.n; i++) {
                 char c = name->box.p[i];
 
@@ -212,22 +300,13 @@ static int resolve(struct scene_route *r, const struct scene_name *name, struct 
         /* The key first: without it nobody learns what exists. */
         if (!scene_key_ok(r->c, r->box, name->key))
                 return -ENOENT;
-        int err = boxes_get(r->c->db, NULL, r->box, &row, e);
-        if (err < 0)
-                return err;
-        (void) snprintf(r->account, sizeof r->account, "%s", row.account);
-        wires_read(&row, &r->services);
-        box_row_done(&row);
-        int index = scene_service_find(&r->services, name->service);
-        if (index < 0)
-                return -ENOENT;
-        r->index = (size_t) index;
-        return 0;
+        return resolve_box(r, name->service, e);
 }
 
 int scene_route_find(const struct control *c, struct call *call, struct scene_route **ret, struct err *e)
 {
         struct scene_route *r = call_attached(call);
+        unsigned port = r ? r->port : 0;
         struct scene_name name;
         struct str label;
 
@@ -237,23 +316,23 @@ int scene_route_find(const struct control *c, struct call *call, struct scene_ro
                 *ret = r;
                 return 0;
         }
-        if (!scene_host_label(c, call_host(call), &label) || !memmem(label.p, label.n, "--", 2))
+        /* By a port to its scene and nowhere else; where scenes have ports, names are not theirs. */
+        if (!port && (c->scene_ports || !scene_host_label(c, call_host(call), &label) ||
+                      !memmem(label.p, label.n, "--", 2)))
                 return 0;
-        if (!scene_name_parse(label, &name))
+        if (!port && !scene_name_parse(label, &name))
                 return -ENOENT;
-        r = xcalloc(1, sizeof *r);
-        r->refs = 1;
-        r->c = c;
-        int err = resolve(r, &name, e);
+        r = scene_route_at(c, port);
+        r->host = xstrndup(call_host(call).p, call_host(call).n);
+        int err = port ? resolve_port(r, e) : resolve(r, &name, e);
         if (err < 0) {
                 scene_route_unref(r);
                 return err;
         }
-        r->host = xstrndup(call_host(call).p, call_host(call).n);
         r->until = loop_now() + FRESH_MS;
         fill(r, call);
         r->refs++;
-        call_attach(call, r, unref_attached);
+        call_attach(call, r, scene_route_detach);
         *ret = r;
         return 0;
 }

@@ -4,6 +4,8 @@
 #include "base/mem.h"
 
 #include "loop/loop.h"
+#include "web/scene_gate.h"
+#include "web/scene_listen.h"
 #include "web/scene_page.h"
 #include "web/scene_route.h"
 
@@ -39,7 +41,8 @@ struct traffic {
 struct scenes {
         struct control *c;
         struct auth *a;
-        struct map *boxes; /* id -> struct scene_box */
+        struct scene_listen *listen; /* where scenes have ports */
+        struct map *boxes;           /* id -> struct scene_box */
         struct list traffic;
         size_t tunnels;
         struct timer *tick;
@@ -318,7 +321,12 @@ bool coroutine_fn scenes_handle(struct scenes *s, struct call *call)
 
         if (r == 0 && !route)
                 return false;
-        if (route) {
+        enum scene_gate gate = route && route->port ? scene_gate(route, call) : SCENE_GATE_OPEN;
+        if (gate == SCENE_GATE_ENTERS) {
+                scene_gate_enter(route, call);
+        } else if (gate == SCENE_GATE_SHUT) {
+                scene_page_unknown(s->a, call);
+        } else if (route) {
                 serve_route(s, call, route);
         } else if (r == -ENOENT) {
                 scene_page_unknown(s->a, call);
@@ -341,9 +349,15 @@ struct scenes *scenes_new(struct control *c, struct auth *a)
         return s;
 }
 
+int scenes_listen(struct scenes *s, struct http_server *http, const char *addr, struct err *e)
+{
+        return s->c->scene_ports ? scene_listen_new(s->c, http, addr, &s->listen, e) : 0;
+}
+
 void scenes_stop(struct scenes *s)
 {
         s->stopped = true;
+        scene_listen_freep(&s->listen);
         timer_stop(&s->tick);
         list_for_each_safe (it, &s->traffic) {
                 struct traffic *t = list_entry(it, struct traffic, link);

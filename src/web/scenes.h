@@ -10,10 +10,14 @@
 #include "auth/auth.h"
 #include "control/control.h"
 #include "http/call.h"
+#include "http/server.h"
 
 struct scenes;
 struct scenes *scenes_new(struct control *c, struct auth *a);
-/* Runs in the request's coroutine. False: the Host is no scene's, and nothing was done. */
+/* Where the server is configured for it: listens on addr at the ports of scenes, of those there are and those to come,
+ * with the server whose handler asks scenes_handle. */
+int scenes_listen(struct scenes *s, struct http_server *http, const char *addr, struct err *e);
+/* Runs in the request's coroutine. False: it came by no scene's port, the Host is no scene's, and nothing was done. */
 bool coroutine_fn scenes_handle(struct scenes *s, struct call *call);
 void scenes_stop(struct scenes *s); /* closes every tunnel; idempotent */
 void scenes_free(struct scenes *s); /* after the last request */

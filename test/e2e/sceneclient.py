@@ -73,12 +73,49 @@ class Scene:
         return WebSocket(self, path, **more)
 
 
+class PortScene(Scene):
+    """One that has a port: entered by the address that was told, as a browser does, then asked with the cookies it gave."""
+
+    def __init__(self, instance, url):
+        super().__init__(instance, url)
+        self.port = urllib.parse.urlsplit(url).port
+        self.door = urllib.parse.urlsplit(url).path
+        self.cookie = None
+
+    def connect(self, timeout=LIMIT):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def raw(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT)
+
+    def enter(self, path=""):
+        answer = super().ask(self.door + path)
+        assert answer.status == 307, (answer.status, answer.body)
+        self.cookie = "; ".join(x.split(";")[0] for x in answer.headers.get_all("Set-Cookie"))
+        return answer
+
+    def ask(self, path="/", method="GET", body=None, headers=None, **more):
+        if not self.cookie:
+            self.enter()
+        own = (headers or {}).get("Cookie")
+        return super().ask(path, method, body, {**(headers or {}), "Cookie": self.cookie + ("; " + own if own else "")}, **more)
+
+    def bare(self, path="/", headers=None, **more):
+        """Without what enter() gave."""
+        return super().ask(path, headers=headers, **more)
+
+    def websocket(self, path="/ws", **more):
+        if not self.cookie:
+            self.enter()
+        return WebSocket(self, path, **{"cookie": self.cookie, **more})
+
+
 class WebSocket:
-    def __init__(self, scene, path, origin=None):
+    def __init__(self, scene, path, origin=None, cookie=None):
         self.sock = scene.raw()
         key = base64.b64encode(os.urandom(16)).decode()
         self.sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {scene.host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                          f"Sec-WebSocket-Key: {key}\r\nOrigin: {origin or scene.origin}\r\n\r\n".encode())
+                          f"Sec-WebSocket-Key: {key}\r\nOrigin: {origin or scene.origin}\r\n{f'Cookie: {cookie}' + chr(13) + chr(10) if cookie else ''}\r\n".encode())
         self.had = b""
         while b"\r\n\r\n" not in self.had:
             data = self.sock.recv(65536)
@@ -123,13 +160,13 @@ class WebSocket:
 class Box:
     """A box whose services are those of scenes/service.py, running."""
 
-    def __init__(self, instance, client, services, run=True, **more):
+    def __init__(self, instance, client, services, run=True, scene=Scene, **more):
         self.instance, self.client = instance, client
         started = client.tool("sandbox_start", {"goal": "scenes", "services": services, **more})
         assert not started.is_error, started.text
         self.data = started.data
         self.id = self.data["id"]
-        self.scenes = {s["name"]: Scene(instance, s["url"]) for s in self.data["services"]}
+        self.scenes = {s["name"]: scene(instance, s["url"]) for s in self.data["services"] if "url" in s}
         put(client, self.id, "svc", ("service.py", HERE / "scenes" / "service.py"))
         for name in run if isinstance(run, list) else [s["name"] for s in services] if run else ():
             self.serve(name)
