@@ -37,11 +37,11 @@ struct control_config {
         int64_t disk_reserve; /* bytes of the machine's disk that boxes do not get; 0: computed */
         const char *const
                 *allow_net; /* private networks that boxes may reach all the same (CIDR), NULL terminated, or NULL */
-        const char *scene_domain;   /* "boxes.example.com", with "https://" or a port when a proxy is before us; NULL:
-                                       localhost */
+        const char *scene_domain; /* "boxes.example.com", with "https://" or a port when a proxy is before us; NULL:
+                                     localhost */
         unsigned scene_from, scene_to; /* ports of scenes instead (scene_ports.h); 0: none */
         const char *scene_host;        /* the host of their addresses, as URLs write it */
-        unsigned char link_key[32]; /* signs download links, and makes the keys of scenes */
+        unsigned char link_key[32];    /* signs download links, and makes the keys of scenes */
 };
 
 struct control {
@@ -51,12 +51,12 @@ struct control {
         struct driver *driver;
         char *origin;
 
-        struct map *boxes;    /* id -> struct box, for boxes that run */
-        size_t starting;      /* claims under way, counted against boxes_max */
+        struct map *boxes;               /* id -> struct box, for boxes that run */
+        size_t starting;                 /* claims under way, counted against boxes_max */
         struct scene_ports *scene_ports; /* NULL: scenes have names */
-        struct map *claims;   /* id -> what a call is doing to the box (box_impl.h) */
-        struct waitq settled; /* a claim ended */
-        struct coro *life;    /* freezes, archives and deletes what is unused */
+        struct map *claims;              /* id -> what a call is doing to the box (box_impl.h) */
+        struct waitq settled;            /* a claim ended */
+        struct coro *life;               /* freezes, archives and deletes what is unused */
         bool reconcile_soon;
         struct waitq life_wake; /* reconcile_soon was set, or a claim ended meanwhile */
         bool reconciling, reconcile_again;

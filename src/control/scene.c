@@ -170,7 +170,7 @@ bool scene_host_label(const struct control *c, struct str host, struct str *ret_
 }
 
 static int write_one(struct jw *w, const char *key, const struct control *c, const char *box, const struct wires *s,
-                      size_t index)
+                     size_t index)
 {
         _cleanup_buf_ struct buf url = BUF_MAX(512);
         char secret[SCENE_KEY_LEN + 1];

@@ -18,7 +18,8 @@ void scene_key(const struct control *c, const char *box, char ret[static SCENE_K
 /* Where scenes have ports, the key is the path that one comes in by: "/.psbx/<key>/…". No service is asked for a path
  * below it. */
 #define SCENE_DOOR "/.psbx/"
-/* Further secrets of one service's port: "pass", what its cookie holds, and "cookies", in the names of the service's. */
+/* Further secrets of one service's port: "pass", what its cookie holds, and "cookies", in the names of the service's.
+ */
 void scene_port_key(const struct control *c, const char *what, const char *box, unsigned port,
                     char ret[static SCENE_KEY_LEN + 1]);
 
@@ -50,7 +51,7 @@ bool scene_domain_ok(const char *s);
  * has the form of a scene's is not looked at. */
 bool scene_host_label(const struct control *c, struct str host, struct str *ret_label);
 
-/* "url" of a service ("urlMissing", words, when there is no port for it), and "sceneUrl" (the first) and "webUrl" (the first with web, else the first) of a box. Nothing is
- * written when there is none. */
+/* "url" of a service ("urlMissing", words, when there is no port for it), and "sceneUrl" (the first) and "webUrl" (the
+ * first with web, else the first) of a box. Nothing is written when there is none. */
 void scene_write_url(struct jw *w, const struct control *c, const char *box, const struct wires *s, size_t index);
 void scene_write_box(struct jw *w, const struct control *c, const struct box_row *row);

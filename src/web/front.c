@@ -43,7 +43,7 @@ bool front_host_ok(const struct front *f, struct str host)
                         return false;
         }
         /* What a scene's page says of itself. */
-        if (port != f->port && port >= f->scene_from && port <= f->scene_to)
+        if (f->scene_to && port != f->port && port >= f->scene_from && port <= f->scene_to)
                 return false;
         /* A front proxy may serve a configured name on another port; loopback names must carry ours. */
         if (port != f->port && (loopback_name(name) || str_ieq(name, str_of(f->host))))

@@ -46,6 +46,13 @@ static bool of_this_box(const struct scene_route *r, struct str address)
         return r->policy.inward(r->policy.arg, str_n(address.p, n), &drop) == 1;
 }
 
+/* A page is asked for, or the client is no browser. */
+static bool asks_for_page(const struct call *call)
+{
+        return !str_starts(call_header(call, "User-Agent"), STR("Mozilla/")) ||
+               str_has(call_header(call, "Accept"), STR("text/html"));
+}
+
 /*
  * Whether nobody else's page had the browser send this. Browsers say it by Sec-Fetch-Site where the address is
  * trustworthy (loopback, https), by Origin where something may change or be read; for the rest, over plain http, a page
@@ -61,8 +68,7 @@ static bool own_request(const struct scene_route *r, const struct call *call)
                 return str_eq(site, STR("same-origin")) || str_eq(site, STR("none")) ||
                        str_eq(call_header(call, "Sec-Fetch-Mode"), STR("navigate"));
         /* Only browsers carry cookies of one page for another; a header of ours needs leave that we never give. */
-        return !str_starts(call_header(call, "User-Agent"), STR("Mozilla/")) ||
-               str_has(call_header(call, "Accept"), STR("text/html")) || call_header(call, "X-Psbx-Scene").p ||
+        return asks_for_page(call) || call_header(call, "X-Psbx-Scene").p ||
                of_this_box(r, call_header(call, "Referer"));
 }
 
@@ -101,7 +107,8 @@ static void give_cookie(const struct scene_route *r, struct call *call, unsigned
         cookie_name(port, name);
         scene_port_key(r->c, "pass", r->box, port, pass);
         /* Lax: an address that is followed from another site comes in with it; what that site's forms send does not. */
-        _cleanup_free_ char *text = xasprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax", name, pass, COOKIE_SEC);
+        _cleanup_free_ char *text =
+                xasprintf("%s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax", name, pass, COOKIE_SEC);
         (void) call_add_header(call, "Set-Cookie", text);
 }
 

@@ -166,8 +166,7 @@ static int outward(void *arg, struct str origin, struct buf *out)
         int index = inner_service(r, host, port);
         if (index < 0)
                 return 0;
-        int e = (size_t) index == r->index ? buf_adds(out, r->outer_origin)
-                                           : add_outer(r, (size_t) index, out);
+        int e = (size_t) index == r->index ? buf_adds(out, r->outer_origin) : add_outer(r, (size_t) index, out);
         return e == 0 ? 1 : 0;
 }
 
@@ -317,8 +316,8 @@ int scene_route_find(const struct control *c, struct call *call, struct scene_ro
                 return 0;
         }
         /* By a port to its scene and nowhere else; where scenes have ports, names are not theirs. */
-        if (!port && (c->scene_ports || !scene_host_label(c, call_host(call), &label) ||
-                      !memmem(label.p, label.n, "--", 2)))
+        if (!port &&
+            (c->scene_ports || !scene_host_label(c, call_host(call), &label) || !memmem(label.p, label.n, "--", 2)))
                 return 0;
         if (!port && !scene_name_parse(label, &name))
                 return -ENOENT;

@@ -1,7 +1,7 @@
 /*
- * scene_route: what one scene host name, or port, means, resolved: the box, the service, and how the proxy rewrites for it. Kept
- * at the client's connection for a moment, so that a page with a hundred files is looked up once. Reference counted: an
- * exchange may outlive the connection (a tunnel does). Nothing here suspends.
+ * scene_route: what one scene host name, or port, means, resolved: the box, the service, and how the proxy rewrites for
+ * it. Kept at the client's connection for a moment, so that a page with a hundred files is looked up once. Reference
+ * counted: an exchange may outlive the connection (a tunnel does). Nothing here suspends.
  */
 #pragma once
 
@@ -39,8 +39,8 @@ bool scene_route_leaves(const struct scene_route *r, const struct call *call);
 struct scene_route *scene_route_at(const struct control *c, unsigned port);
 void scene_route_detach(void *route);
 
-/* The route of a call's port or Host; *ret a reference, or NULL when it is no scene's name at all. -ENOENT: it is one, and
- * there is nothing to see: wrong key, unknown box, unknown service, all the same. -EIO: the store. */
+/* The route of a call's port or Host; *ret a reference, or NULL when it is no scene's name at all. -ENOENT: it is one,
+ * and there is nothing to see: wrong key, unknown box, unknown service, all the same. -EIO: the store. */
 int scene_route_find(const struct control *c, struct call *call, struct scene_route **ret, struct err *e);
 void scene_route_unref(struct scene_route *r);
 void scene_route_unrefp(struct scene_route **r);

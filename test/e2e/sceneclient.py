@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import os
+import random
 import socket
 import struct
 import tarfile
@@ -14,6 +15,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60
+
+
+def free_range(n):
+    """n ports in a row that nobody has, below those that the kernel hands out."""
+    while True:
+        first = random.randrange(12000, 32000 - n)
+        try:
+            for port in range(first, first + n):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", port))
+            return first, first + n - 1
+        except OSError:
+            continue
 
 
 def tar_of(*entries):

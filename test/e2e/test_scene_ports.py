@@ -1,6 +1,5 @@
 """Scenes that have a port each instead of a name (serve --scene-ports): who gets in, and what stays apart although browsers do not separate ports."""
 
-import random
 import re
 import socket
 import subprocess
@@ -8,22 +7,9 @@ import urllib.parse
 
 import pytest
 from instance import Instance, programs, until
-from sceneclient import Box, PortScene, Scene
+from sceneclient import Box, PortScene, Scene, free_range
 
 SERVICES = [{"name": "web", "port": 8000, "web": True}, {"name": "api", "port": 80, "targetPort": 9000}]
-
-
-def free_range(n):
-    """n ports in a row that nobody has, below those that the kernel hands out."""
-    while True:
-        first = random.randrange(12000, 32000 - n)
-        try:
-            for port in range(first, first + n):
-                with socket.socket() as s:
-                    s.bind(("127.0.0.1", port))
-            return first, first + n - 1
-        except OSError:
-            continue
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +223,8 @@ def test_frozen_and_archived_boxes_keep_theirs(new_server):
     assert state(client, box.id) == "archived"
     row = next(x for x in client.tool("sandbox_list", {"all": True})["boxes"] if x["id"] == box.id)
     assert row["sceneUrl"] == box.data["sceneUrl"]
-    assert web.ask("/", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}).status == 503
+    for left_open in ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, {"User-Agent": "Mozilla/5.0", "Referer": web.origin + "/"}):
+        assert web.ask("/", headers=left_open).status == 503 and state(client, box.id) == "archived"
     page = web.ask("/", headers={"Sec-Fetch-Mode": "navigate", "Accept": "text/html"})
     assert page.status == 502 and page.headers["X-Psbx-Scene"] == "down" and state(client, box.id) == "running"
     for _ in range(2):

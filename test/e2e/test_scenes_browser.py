@@ -3,13 +3,14 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 from oauthclient import people
-from sceneclient import Box, Scene, put
+from sceneclient import Box, PortScene, Scene, free_range, put
 
 HERE = Path(__file__).resolve().parent
 
@@ -150,6 +151,81 @@ def test_cookies_and_the_app(server, browser):
     assert a.id not in json.dumps(seen)
     for box in (a, b):
         client.stop(box.id)
+
+
+def own_address():
+    """This machine's as others know it, or loopback where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.1", 9))  # sends nothing
+            return s.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+
+
+def test_scenes_with_ports(new_server, peers, browser):
+    """Services that differ by their port alone: opened by the whole address, cookies apart, live modules over the WebSocket; and no page uses what the
+    browser holds for another. By an address of this machine that is not loopback, as from a phone: there browsers tell less of who asks."""
+    first, last = free_range(8)
+    address = own_address()
+    server = new_server(arguments=["--listen", "0.0.0.0:0", "--host", address, "--scene-ports", f"{first}-{last}"])
+    client = server.client()
+    a, b = (Box(server, client, [{"name": "web", "port": 8000, "web": True}, {"name": "vite", "port": 5173}], scene=PortScene, run=["web"]) for _ in range(2))
+    put(client, a.id, "app", *VITE.items(), ("node_modules", peers.modules("vite")))
+    run(a, "vite", f"cd app && exec {node_in(peers, a)} node_modules/vite/bin/vite.js")
+    people(server)
+    app = f"http://{address}:{server.port}"
+    browser("open", url=app + "/sign-in")
+    browser("fill", selector="input[name=login]", text="ada")
+    from oauthclient import PASSWORD
+    browser("fill", selector="input[name=password]", text=PASSWORD)
+    browser("click", selector="button.primary")
+    browser("wait", selector="form[action='/sign-out'], a[href='/settings']")
+    session = next(c for c in browser.value("cookies") if c["name"].endswith("_session"))
+    origin = {box: box.scenes["web"].origin for box in (a, b)}
+    # Without the address there is nothing, also for who is signed in.
+    browser("tab", of="main", page="shut", url=origin[b] + "/head")
+    assert "nothing to see" in browser.value("text", selector="body", page="shut")
+    for box in (a, b):
+        browser("tab", of="main", page=box.id, url=box.data["webUrl"] + "cookie/" + box.id)
+        assert browser.value("eval", page=box.id, js="location.href") == f"{origin[box]}/cookie/{box.id}"  # the key is gone
+        assert browser.value("eval", page=box.id, js="document.cookie") == ""  # no script sees what another port's page set
+    for box in (a, b):
+        browser("tab", of="main", page=box.id, url=origin[box] + "/head")
+        seen = json.loads(browser.value("text", selector="body", page=box.id))
+        assert [v for k, v in seen["fields"] if k == "cookie"] == [f"who={box.id}"]
+        assert session["value"] not in json.dumps(seen) and "psbx" not in json.dumps(seen["fields"])
+    probe = ("async (url, mode) => { try { const r = await fetch(url, {credentials: 'include', mode}); return r.status + ' ' + (await r.text()).slice(0, 50); } "
+             "catch (e) { return 'refused'; } }")
+    for url in (app + "/v1/session", app + "/v1/boxes", app + "/mcp", origin[b] + "/head"):
+        assert browser.value("eval", page=a.id, js=f"({probe})({json.dumps(url)}, 'cors')") == "refused", url
+    browser("eval", page=a.id, js=f"({probe})({json.dumps(origin[b] + '/tell/forged')}, 'no-cors')")
+    browser("eval", page=a.id, js=f"""new Promise(done => {{ const s = document.createElement('script'); s.src = {json.dumps(origin[b] + '/tell/script')};
+        s.onload = s.onerror = done; document.body.append(s); }}).then(() => 1)""")
+    socket_to = "new Promise(done => { const w = new WebSocket(%s); w.onopen = () => done('open'); w.onerror = () => done('refused'); })"
+    there = json.dumps(origin[b].replace("http", "ws") + "/ws")
+    assert browser.value("eval", page=a.id, js=socket_to % there) == "refused"
+    assert browser.value("eval", page=b.id, js=socket_to % there) == "open"
+    told = browser.value("eval", page=b.id, js="fetch('/told').then(r => r.text())")
+    assert "forged" not in told and "script" not in told
+    browser("eval", page=a.id, js=f"""(() => {{ const f = document.createElement('form'); f.method = 'post'; f.action = {json.dumps(app + '/sign-out')};
+        document.body.append(f); f.submit(); }})()""")
+    browser("tab", of="main", page="still", url=app + "/settings")
+    assert browser.value("eval", page="still", js="location.pathname") == "/settings"
+    # A stock dev server at a port.
+    browser("tab", of="main", page="vite", url=a.data["services"][1]["url"])
+    browser("wait", selector="#says", text="first words", page="vite")
+    browser("eval", js="window.unreloaded = true", page="vite")
+    edit(a, "app/says.js", "first words", "second words")
+    browser("wait", selector="#says", text="second words", page="vite")
+    assert browser.value("eval", js="window.unreloaded", page="vite") is True
+    # The page that waits for a service gives way by itself here as well.
+    down = Box(server, client, [{"name": "web", "port": 8000}], scene=PortScene, run=False)
+    browser("tab", of="main", page="down", url=down.data["sceneUrl"] + "deep/link?x=1")
+    browser("wait", selector="h1", text="Nothing answers here yet", page="down")
+    down.serve("web")
+    browser("wait", selector="h1", text=f"web-{down.id}", page="down")
+    assert browser.value("eval", page="down", js="location.pathname + location.search") == "/deep/link?x=1"
 
 
 # ---------------------------------------------------------------- dev servers as they come

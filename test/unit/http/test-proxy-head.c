@@ -96,9 +96,50 @@ static void test_locations(void **state)
         assert_string_equal(location("/v1/x", &plain), "Location: /v1/x\r\n");
 }
 
+/* Where one host has several services: each has its cookies under a name of its own. */
+static void test_cookies_with_a_prefix(void **state)
+{
+        static const char *const private_cookies[] = { "psbx_", NULL };
+        static const struct proxy_policy p = { .host = "h",
+                                               .cookie_prefix = "s1-x-",
+                                               .private_cookies = private_cookies };
+        static const struct {
+                const char *from, *to;
+        } cases[] = {
+                { "a=1; Path=/; Domain=x.example", "Set-Cookie: s1-x-a=1; Path=/; HttpOnly\r\n" },
+                { "a=1; httponly; SameSite=Lax", "Set-Cookie: s1-x-a=1; SameSite=Lax; HttpOnly\r\n" },
+                { "a=1", "Set-Cookie: s1-x-a=1; HttpOnly\r\n" },
+                { "=psbx_1=x", "Set-Cookie: s1-x-=psbx_1=x; HttpOnly\r\n" },
+                { "psbx_1_session=x; Path=/", "" },
+        };
+        static const char request_head[] = "GET / HTTP/1.1\r\nHost: a\r\nCookie: psbx_1=s; s1-x-a=1; b=2; s1-y-c=3;; "
+                                           "s1-x-d=4\r\n\r\n";
+        static struct h1_head h;
+        struct h1_error why;
+        size_t scanned = 0;
+        char head[500];
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+                _cleanup_buf_ struct buf b = BUF_MAX(4000);
+
+                scanned = 0;
+                (void) snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nSet-Cookie: %s\r\n\r\n", cases[i].from);
+                assert_true(h1_response_parse(head, strlen(head), &scanned, STR("GET"), &h, &why) > 0);
+                assert_int_equal(proxy_response_headers(&b, &h, &p), 0);
+                assert_string_equal(b.len ? buf_cstr(&b) : "", cases[i].to);
+        }
+        _cleanup_buf_ struct buf b = BUF_MAX(4000);
+        scanned = 0;
+        assert_true(h1_request_parse(request_head, sizeof request_head - 1, &scanned, &h, &why) > 0);
+        assert_int_equal(proxy_request_head(&b, &h, STR("/"), "9.9.9.9", &p, false, false), 0);
+        assert_non_null(strstr(buf_cstr(&b), "\r\nCookie: a=1; d=4\r\n"));
+}
+
 int main(void)
 {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_requests), cmocka_unit_test(test_locations) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_requests), cmocka_unit_test(test_locations),
+                                            cmocka_unit_test(test_cookies_with_a_prefix) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

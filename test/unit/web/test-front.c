@@ -10,6 +10,11 @@ static const char *const extra[] = { "boxes.example.org", NULL };
 static const struct front local = { .host = "127.0.0.1", .port = 7420 };
 static const struct front public = { .host = "0.0.0.0", .port = 7420, .extra_hosts = extra };
 
+/* Where scenes have ports: their pages are on the same host. */
+static const struct front ported = {
+        .host = "0.0.0.0", .port = 7520, .extra_hosts = extra, .scene_from = 7500, .scene_to = 7599
+};
+
 static void test_hosts(void **state)
 {
         static const struct {
@@ -35,6 +40,14 @@ static void test_hosts(void **state)
                 { &public, "x.boxes.example.org", false },
                 { &public, "localhost:7420", true },
                 { &public, "10.0.0.5:7420", false },
+                { &ported, "boxes.example.org:7520", true },
+                { &ported, "boxes.example.org:7499", true },
+                { &ported, "boxes.example.org:443", true },
+                { &ported, "boxes.example.org", true },
+                { &ported, "boxes.example.org:7500", false },
+                { &ported, "boxes.example.org:7599", false },
+                { &ported, "localhost:7500", false },
+                { &ported, "localhost:7520", true },
         };
 
         (void) state;
