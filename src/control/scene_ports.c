@@ -111,7 +111,10 @@ int scene_ports_listen(struct scene_ports *p, const struct scene_ports_listener 
         for (unsigned port = p->from; port < p->from + p->count; port++) {
                 struct err why = { 0 };
 
-                if (!p->of[port - p->from] || listener->open(listener->arg, port, &why) == 0)
+                if (!p->of[port - p->from])
+                        continue;
+                p->next = port - p->from + 1;
+                if (listener->open(listener->arg, port, &why) == 0)
                         continue;
                 log_warning("port %u of the service \"%s\" of the box %s is lost: %s; it gets another", port,
                             p->of[port - p->from]->service, p->of[port - p->from]->box, err_text(&why));

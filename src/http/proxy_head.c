@@ -369,6 +369,8 @@ int proxy_response_headers(struct buf *b, const struct h1_head *h, const struct 
         for (size_t i = 0; r == 0 && i < h->header_count; i++)
                 if (!some || !nominated(h, h->headers[i].name))
                         r = add_response_header(b, &h->headers[i], p);
+        if (r == 0 && p->cookie_prefix)
+                r = add_line(b, STR("Vary"), STR("Cookie"));
         for (size_t i = 0; r == 0 && p->more && p->more[i]; i += 2)
                 r = add_line(b, str_of(p->more[i]), str_of(p->more[i + 1]));
         return r;

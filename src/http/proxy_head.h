@@ -22,7 +22,8 @@ struct proxy_policy {
         int (*outward)(void *arg, struct str origin, struct buf *out);
         const char *const *private_cookies; /* name prefixes that are never passed, either way; NULL terminated */
         /* Put before the names of cookies outside and taken away inside; cookies without it do not reach the service.
-         * Scripts do not see such cookies (HttpOnly), and so cannot tell others the prefix. NULL: none. */
+         * Scripts do not see such cookies (HttpOnly), and so cannot tell others the prefix; answers are stored for
+         * those cookies alone (Vary), since another service may be at the same address later. NULL: none. */
         const char *cookie_prefix;
         const char *const *more; /* response headers, name, value, …, NULL: they replace the service's own */
         void *arg;

@@ -97,6 +97,9 @@ enum scene_gate scene_gate(const struct scene_route *r, const struct call *call)
         /* Another spelling of the door: nobody is told to write it, and no service shall read a key. */
         if (str_starts(call_path(call), STR(SCENE_DOOR)))
                 return SCENE_GATE_SHUT;
+        /* A port is another box's some day, and a worker would still be there to read what it is asked and answers. */
+        if (call_header(call, "Service-Worker").p)
+                return SCENE_GATE_SHUT;
         return cookie_ok(r, call) && own_request(r, call) ? SCENE_GATE_OPEN : SCENE_GATE_SHUT;
 }
 

@@ -120,6 +120,7 @@ def test_the_service_sees_neither_key_nor_pass(two, web):
     assert seen.json()["line"] == ["GET", "/head?q=1"] and fields(seen, "host") == ["localhost:8000"]
     assert fields(seen, "origin") == ["http://localhost:8000"] and fields(seen, "referer") == ["http://localhost:8000/page?x=1"]
     assert fields(seen, "cookie") == [] and fields(seen, "x-forwarded-host") == ["localhost:8000"]
+    assert "Cookie" in seen.headers.get_all("Vary")  # a browser keeps no answer for the next box at this port
     assert key not in seen.body.decode() and "psbx" not in seen.body.decode() and seen.headers["Access-Control-Allow-Origin"] == web.origin
 
 
@@ -181,7 +182,7 @@ def test_pages_of_others_cannot_use_the_cookie(two, web):
     refused = [{"Origin": foreign}, {"Origin": "null"}, {"Origin": "https://example.com"}, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"},
                {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, {**mozilla, "Accept": "*/*"}, {**mozilla, "Referer": foreign + "/"}, {**mozilla, "Referer": "http://x/"}]
     plain([web.ask("/head", headers=h) for h in refused])
-    plain([web.ask("/upload", "POST", b"x", headers={"Origin": foreign})])
+    plain([web.ask("/upload", "POST", b"x", headers={"Origin": foreign}), web.ask("/sw.js", headers={"Service-Worker": "script", "Sec-Fetch-Site": "same-origin"})])
     sibling = a.scenes["api"].origin
     taken = [{}, {"Origin": web.origin}, {"Origin": sibling}, {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
              {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, {**mozilla, "Accept": "text/html,*/*"}, {**mozilla, "Referer": web.origin + "/p"}, {**mozilla, "X-Psbx-Scene": "retry"}]

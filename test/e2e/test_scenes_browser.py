@@ -228,6 +228,26 @@ def test_scenes_with_ports(new_server, peers, browser):
     assert browser.value("eval", page="down", js="location.pathname + location.search") == "/deep/link?x=1"
 
 
+CACHED = ("import http.server, sys\nclass H(http.server.BaseHTTPRequestHandler):\n def do_GET(self):\n  body = b'<h1>' + sys.argv[1].encode() + b'</h1>'\n"
+          "  self.send_response(200)\n  for h in (('Content-Type', 'text/html'), ('Cache-Control', 'public, max-age=86400, immutable'), ('Content-Length', str(len(body)))):\n"
+          "   self.send_header(*h)\n  self.end_headers()\n  self.wfile.write(body)\nhttp.server.HTTPServer(('127.0.0.1', 8000), H).serve_forever()\n")
+
+
+def test_nothing_cached_passes_on(new_server, browser):
+    """Two boxes, one after the other at the same port: the browser may keep what the first one said, and not for the second."""
+    first, _ = free_range(1)
+    server = new_server(arguments=["--scene-ports", str(first)])
+    client = server.client()
+    for n, word in enumerate(("one", "two")):
+        box = Box(server, client, [{"name": "web", "port": 8000}], scene=PortScene, run=False)
+        put(client, box.id, "app", ("app.py", CACHED.encode()))
+        run(box, "web", f"exec python3 app/app.py {word}")
+        browser("open" if n == 0 else "tab", page=word, url=box.data["webUrl"] + "page", **({} if n == 0 else {"of": "one"}))
+        browser("wait", selector="h1", text=word, page=word)
+        for _ in range(2):
+            client.stop(box.id)
+
+
 # ---------------------------------------------------------------- dev servers as they come
 VITE = {
     "index.html": b'<!doctype html><title>vite</title><link rel="icon" href="data:,"><h1 id="says">nothing</h1><script type="module" src="/main.js"></script>',

@@ -139,15 +139,17 @@ static void test_given_once_and_kept(void **state)
         assert_true(listened[0] && listened[2] && !listened[1] && !listened[3]);
         assert_int_equal(scene_port_find(p, "box0000001", "web"), 7500);
         assert_int_equal(scene_port_find(p, "box0000002", "web"), 0);
-        assert_int_equal(scene_port_give(p, "box0000002", &w, 0), 7501);
+        assert_int_equal(scene_port_give(p, "box0000002", &w, 0), 7504); /* those before rest */
         taken[3] = false;
         scene_ports_free(p);
 
         /* Another range drops what lies outside of it. */
-        p = begin(s, 7501, 7502);
+        p = begin(s, 7501, 7503);
         assert_int_equal(scene_port_find(p, "box0000001", "web"), 0);
         assert_int_equal(scene_port_find(p, "box0000001", "api"), 7502);
-        assert_int_equal(scene_port_find(p, "box0000002", "web"), 7501);
+        assert_int_equal(scene_port_find(p, "box0000002", "web"), 0);
+        assert_int_equal(scene_port_give(p, "box0000002", &w, 0), 7503);
+        assert_int_equal(scene_port_give(p, "box0000001", &w, 0), 7501); /* round again */
         scene_ports_free(p);
 }
 

@@ -127,7 +127,8 @@ static void test_cookies_with_a_prefix(void **state)
                 (void) snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nSet-Cookie: %s\r\n\r\n", cases[i].from);
                 assert_true(h1_response_parse(head, strlen(head), &scanned, STR("GET"), &h, &why) > 0);
                 assert_int_equal(proxy_response_headers(&b, &h, &p), 0);
-                assert_string_equal(b.len ? buf_cstr(&b) : "", cases[i].to);
+                (void) snprintf(head, sizeof head, "%sVary: Cookie\r\n", cases[i].to);
+                assert_string_equal(buf_cstr(&b), head);
         }
         _cleanup_buf_ struct buf b = BUF_MAX(4000);
         scanned = 0;
