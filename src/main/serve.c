@@ -530,9 +530,11 @@ int cmd_serve(int argc, char **argv)
         log_setup("parallelsandbox", o.level);
         if (parse_listen(o.listen, &s.host, &s.port, &e) < 0)
                 return complain("serve", EXIT_USAGE, "%s", err_text(&e));
-        if (s.port && s.port >= o.scene_from && s.port <= o.scene_to)
+        if (s.port && s.port >= o.scene_from && s.port <= o.scene_to) {
+                free(s.host);
                 return complain("serve", EXIT_USAGE, "--scene-ports holds the port %u of --listen: give another range",
                                 s.port);
+        }
         raise_limits();
         r = state_prepare(o.state, &e);
         if (r == 0)
