@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import secrets
 import sqlite3
 import tarfile
@@ -195,9 +196,10 @@ def test_stop_ends_everything(server, client, boxes):
 def test_stop_from_many_at_once(client, boxes):
     box = boxes()
     results = gather([lambda: client.stop(box)] * 6)
-    assert sum(not result.is_error for result in results) == 1
+    # one archives; one that comes late enough finds an archived box, and deletes it
+    assert sorted(result["status"] for result in results if not result.is_error) in (["archived"], ["archived", "deleted"])
     for result in results:
-        assert not result.is_error or "being stopped" in result.text or "no box" in result.text
+        assert not result.is_error or re.search("being (stopped|archived|deleted)|no box", result.text), result.text
     boxes()  # the server is well
 
 
