@@ -49,4 +49,6 @@ void tool_answer(struct tool_call *t, struct jw *w, struct buf *b);
 int64_t tool_patience_ms(const struct tool_call *t);
 /* fail with e's text. */
 void tool_error(struct tool_call *t, const struct err *e);
+/* True when r is an error: e's text is told, but for a cancelled call (-ECANCELED), which gets no answer. */
+bool tool_failed(struct tool_call *t, int r, const struct err *e);
 #define TOOL_TEXT_MAX ((size_t) 32 << 10) /* what a text result must stay under */

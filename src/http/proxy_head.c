@@ -7,7 +7,7 @@
 
 enum kind {
         PASS,
-        DROP, /* hop by hop (RFC 9110 §7.6.1), about us, or written anew */
+        DROP, /* hop by hop, about us, or written anew */
         ORIGIN,
         REFERER,
         COOKIE,
@@ -26,8 +26,8 @@ struct known {
                 { text, sizeof(text) - 1 }, what \
         }
 
-static const struct known request_known[] = {
-        K("host", DROP),
+/* In both directions: hop by hop (RFC 9110 §7.6.1), and lengths, which the codec writes anew. */
+static const struct known either_known[] = {
         K("connection", DROP),
         K("keep-alive", DROP),
         K("proxy-connection", DROP),
@@ -36,10 +36,14 @@ static const struct known request_known[] = {
         K("transfer-encoding", DROP),
         K("content-length", DROP),
         K("upgrade", DROP),
-        K("http2-settings", DROP),
-        K("expect", DROP),
         K("proxy-authorization", DROP),
         K("proxy-authenticate", DROP),
+};
+
+static const struct known request_known[] = {
+        K("host", DROP),
+        K("http2-settings", DROP),
+        K("expect", DROP),
         K("forwarded", DROP),
         K("x-forwarded-host", DROP),
         K("x-forwarded-proto", DROP),
@@ -60,16 +64,6 @@ static const struct known request_known[] = {
 };
 
 static const struct known response_known[] = {
-        K("connection", DROP),
-        K("keep-alive", DROP),
-        K("proxy-connection", DROP),
-        K("te", DROP),
-        K("trailer", DROP),
-        K("transfer-encoding", DROP),
-        K("content-length", DROP),
-        K("upgrade", DROP),
-        K("proxy-authenticate", DROP),
-        K("proxy-authorization", DROP),
         K("strict-transport-security", DROP), /* would reach beyond the service: to other ports and to subdomains */
         K("public-key-pins", DROP),
         K("alt-svc", DROP),         /* another port of our host is not the service's to give */
@@ -80,12 +74,19 @@ static const struct known response_known[] = {
         K("set-cookie", SET_COOKIE),
 };
 
-static enum kind kind_of(const struct known *table, size_t n, struct str name)
+static enum kind look_up(const struct known *table, size_t n, struct str name)
 {
         for (size_t i = 0; i < n; i++)
                 if (table[i].name.n == name.n && str_ieq(table[i].name, name))
                         return table[i].kind;
         return PASS;
+}
+
+static enum kind kind_of(const struct known *table, size_t n, struct str name)
+{
+        enum kind kind = look_up(either_known, ARRAY_LEN(either_known), name);
+
+        return kind == PASS ? look_up(table, n, name) : kind;
 }
 
 /* Whether Connection names this header as one for this hop alone. */

@@ -4,20 +4,19 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
+from instance import TOP, programs  # noqa: F401
 from mcpclient import StdioMcp
 from scripted_server import ScriptedServer
 
-TOP = Path(__file__).resolve().parent.parent.parent
 NO_SERVER = {"PARALLELSANDBOX_MCP_URL": "http://127.0.0.1:1/mcp", "PARALLELSANDBOX_API_KEY": "psbx_x"}
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
 def binary():
-    return str(Path(os.environ.get("PSBX_BIN") or TOP / "build" / "bin") / "parallelsandbox-mcp")
+    return str(programs() / "parallelsandbox-mcp")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import json
-import os
 import socket
 import stat
 import threading
@@ -15,21 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from adapter_scripted import binary
 from mcpclient import McpError, StdioMcp
 from scripted_oauth import ScriptedOAuth
 from scripted_server import text_result
 
-TOP = Path(__file__).resolve().parent.parent.parent
 CONNECT = "parallelsandbox_connect"
 BROWSER = """#!/bin/sh
 echo "$1" >> "$BROWSER_LOG"
 [ -z "$BROWSER_ONLY_LOGS" ] || exit 0
 exec curl -sS -L -H "Accept-Language: ${BROWSER_LANGUAGE:-en}" -w '\\nHTTP %{http_code}\\n' "$1" >> "$BROWSER_PAGE" 2>&1
 """
-
-
-def binary():
-    return str(Path(os.environ.get("PSBX_BIN") or TOP / "build" / "bin") / "parallelsandbox-mcp")
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 
-#include <errno.h>
-
 static int add_name(const struct secret_row *s, void *arg)
 {
         jw_str(arg, s->name);
@@ -71,10 +69,6 @@ void coroutine_fn tool_sandbox_secrets(struct tool_call *t)
         int r = box_acquire(t->c, t->who, id, &b, &e);
         if (r == 0 && names)
                 r = secrets_give(t->c, t->who->account, b->id, names, &e);
-        if (r == -ECANCELED)
-                return;
-        if (r < 0)
-                tool_error(t, &e);
-        else
+        if (!tool_failed(t, r, &e))
                 answer(t, b, names);
 }

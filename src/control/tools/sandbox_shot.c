@@ -5,8 +5,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <errno.h>
-
 static struct rfb_region region_of(const struct json *args)
 {
         const struct json *g = json_get(args, "region");
@@ -33,13 +31,8 @@ static void coroutine_fn take(struct tool_call *t, const struct box *b)
         struct err e = { 0 };
         struct jw w;
 
-        int r = screen_shot(t->c, b->id, &region, format, &s, &e);
-        if (r == -ECANCELED)
+        if (tool_failed(t, screen_shot(t->c, b->id, &region, format, &s, &e), &e))
                 return;
-        if (r < 0) {
-                tool_error(t, &e);
-                return;
-        }
         jw_init(&w, &out);
         jw_obj(&w);
         jw_kstr(&w, "format", s.image.format == PICTURE_JPEG ? "jpeg" : "png");
@@ -67,13 +60,8 @@ static void coroutine_fn start(struct tool_call *t, const struct box *b)
         struct err e = { 0 };
         struct jw w;
 
-        int r = record_start(t->c, t->who, b->id, &region, &e);
-        if (r == -ECANCELED)
+        if (tool_failed(t, record_start(t->c, t->who, b->id, &region, &e), &e))
                 return;
-        if (r < 0) {
-                tool_error(t, &e);
-                return;
-        }
         jw_init(&w, &out);
         jw_obj(&w);
         jw_kbool(&w, "recording", true);
@@ -91,13 +79,8 @@ static void coroutine_fn stop(struct tool_call *t, const struct box *b)
         struct err e = { 0 };
         struct jw w;
 
-        int r = record_stop(t->c, t->who, b->id, &rec, &e);
-        if (r == -ECANCELED)
+        if (tool_failed(t, record_stop(t->c, t->who, b->id, &rec, &e), &e))
                 return;
-        if (r < 0) {
-                tool_error(t, &e);
-                return;
-        }
         jw_init(&w, &out);
         jw_obj(&w);
         jw_kbool(&w, "recording", false);

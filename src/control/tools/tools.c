@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct tools {
@@ -150,4 +151,11 @@ void tool_answer(struct tool_call *t, struct jw *w, struct buf *b)
 void tool_error(struct tool_call *t, const struct err *e)
 {
         mcp_fail(t->r, "%s: %s", t->name, err_text(e));
+}
+
+bool tool_failed(struct tool_call *t, int r, const struct err *e)
+{
+        if (r < 0 && r != -ECANCELED)
+                tool_error(t, e);
+        return r < 0;
 }
